@@ -1,0 +1,6 @@
+"""`python -m clawloop`."""
+
+from clawloop.cli import main
+
+if __name__ == "__main__":
+    main()

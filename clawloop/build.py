@@ -1,0 +1,166 @@
+"""The composition root: from a config to everything that works, before any of it works.
+
+Only this module and `config` know Hydra. Each phase is wrapped here, so that `loop` reads like the algorithm: what is
+finished is not repeated (`store.recorded`), and every phase is timed and told to the trackers.
+"""
+
+import inspect
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from pkgutil import resolve_name
+from types import SimpleNamespace
+from typing import Any
+
+from clawloop import __version__, loop
+from clawloop.diagnosis.diagnose import Diagnose
+from clawloop.evaluation.evaluate import Probe
+from clawloop.protocols import Policy
+from clawloop.report import read, summary, tables
+from clawloop.rollout.collect import Collect
+from clawloop.rollout.episode import Episode
+from clawloop.rollout.grade import SandboxGrader
+from clawloop.store import weights
+from clawloop.store.layout import Layout, cache
+from clawloop.store.ledger import Ledger
+from clawloop.store.recorded import Phases
+from clawloop.synthesis.difficulty.none import NoGrowth
+from clawloop.synthesis.lexicon import held_domains
+from clawloop.synthesis.synthesize import Synthesize
+from clawloop.tracking.fanout import Fanout
+from clawloop.training.cold_start import ColdStart
+from clawloop.types import Candidate, DiagnosisReport, Task
+from clawloop.validation.band import Band
+from clawloop.validation.screen import Screen
+from clawloop.validation.split import Split
+
+PROBE_SEED = 90_001
+COLD_SEED = 70_001
+
+
+def part(config: Mapping[str, Any], /, **handed: Any) -> Any:
+    """One part: the class that `_target_` names, with its yaml's arguments and those of `handed` that it asks for."""
+    module, name = str(config["_target_"]).rsplit(".", 1)
+    kind = resolve_name(f"{module}:{name}")
+    wanted = inspect.signature(kind).parameters
+    arguments = {name: value for name, value in config.items() if name != "_target_"}
+    return kind(**arguments | {name: value for name, value in handed.items() if name in wanted})
+
+
+def parts(config: Mapping[str, Mapping[str, Any]], /, **handed: Any) -> dict[str, Any]:
+    """The parts of a list group, by name."""
+    return {name: part(one, **handed) for name, one in config.items()}
+
+
+@dataclass(slots=True)
+class Built:
+    """A run that is ready to go: its plan, what does the work, and how it is closed."""
+
+    plan: tuple[str, ...]
+    run: Callable[[], dict[str, Any]]
+    close: Callable[[int], None]
+
+
+def build(config: Mapping[str, Any], folder: Path) -> Built:
+    """Wire everything that `config` (plain values, see `config.parts.plain`) chooses, to work in `folder`.
+
+    Raises:
+        ValueError: something in the config cannot be, or the folder holds the run of another config; in one sentence.
+        InfrastructureError: there is no sandbox on this machine.
+    """
+    started = time.monotonic()
+    folder.mkdir(parents=True, exist_ok=True)
+    layout, seed, workers = Layout(folder), int(config["seed"]), int(config["workers"])
+    ledger = Ledger(layout.ledger)
+    config_hash = ledger.open_run(config)
+    tracker = Fanout([*parts(config["tracker"], folder=folder, config=config).values(), ledger])
+
+    sandboxes = part(config["sandbox"])
+    grader = SandboxGrader(sandboxes)
+    harness = part(config["harness"])
+    source = weights.find(config["model"]["source"], cache())
+    policy: Policy = part(config["policy"], weights=source, version="theta_0")
+    checks = parts(config["check"], sandboxes=sandboxes, grader=grader)
+    author = part(config["author"])
+    episode = Episode(harness, sandboxes, grader)
+    progress = tracker.progress
+    collect = Collect(episode, ledger, workers, seed, progress)
+    screen = Screen(checks, progress=progress)
+
+    def synthesis(count: int, difficulty: Any, seed: int, **handed: Any) -> Synthesize:
+        routines, growth = parts(config["routine"], **handed), parts(config["growth"])
+        return Synthesize(routines, author, growth, difficulty, sandboxes, count, seed, progress=progress)
+
+    difficulty = part(config["difficulty"])
+    levels = [int(level) for level in config["probe"]["levels"]]
+    each = int(config["probe"]["tasks"]) // len(levels)
+    probes = [(level, synthesis(each, NoGrowth(level), PROBE_SEED + level, domains=held_domains())) for level in levels]
+    probe_tasks = lambda: _probe_tasks(ledger, probes, screen, policy)  # noqa: E731
+    inner = SimpleNamespace(
+        synthesize=synthesis(int(config["candidates"]), difficulty, seed),
+        screen=screen,
+        roll_out=collect,
+        admit=Band(**config["band"], rollouts=int(config["rollouts"])),
+        split=Split(config["split"]["held_out"], seed),
+        diagnose=Diagnose(part(config["diagnosis"])),
+        evaluate=lambda theta, k: Probe(probe_tasks(), int(config["probe"]["trials"]), collect, tracker)(theta, k),
+    )
+    trained = hasattr(policy, "model")
+    stages = parts(config["trainer"], seed=seed, tracker=tracker, reached=ledger.reached) if trained else {}
+    cold = ColdStart(
+        config["cold_start"], synthesis(int(config["cold_start"]["demonstrations"] or 1), NoGrowth(0), COLD_SEED),
+        episode, tracker, cache(), {"weights": weights.digest(source), "harness": config["harness"], "routine": config["routine"]},
+    )  # fmt: skip
+
+    def ended(name: str, k: int, seconds: float, repeated: bool) -> None:
+        tracker.event("phase", {"name": name, "k": k, "seconds": seconds, "repeated": repeated})
+        if not repeated:
+            tracker.log("time", k, {name: seconds})
+        if name == "diagnose" and not repeated and (iteration := read.iteration(ledger, k)) is not None:
+            tracker.log("loop", k, summary.loggable(summary.iteration_row(iteration)))
+
+    phases = Phases(inner, tuple(stages.values()), ledger, layout, ended)
+
+    def run() -> dict[str, Any]:
+        theta = cold(policy) if trained else policy
+        probe_tasks()
+        loop.run(theta, phases, iterations=int(config["iterations"]), rollouts=int(config["rollouts"]))
+        record = read.record(
+            ledger, config_hash=config_hash, version=__version__, seed=seed, wall_s=round(time.monotonic() - started, 1)
+        )
+        content = summary.write(folder, record)
+        tables.write(folder)
+        print(tables.show(folder), flush=True)
+        return content
+
+    return Built(_plan(config, folder, list(stages), resumed=ledger.ended("synthesize", 1) is not None), run, tracker.close)
+
+
+def _probe_tasks(ledger: Ledger, probes: list[tuple[int, Synthesize]], screen: Screen, policy: Policy) -> tuple[Task, ...]:
+    """The probe: screened tasks from held domains, the same for every run; made once and kept in the ledger."""
+    if ledger.ended("probe_tasks", 0) is None:
+        made: list[Candidate] = []
+        for level, synthesize in probes:
+            candidates = synthesize(policy, DiagnosisReport.empty(), -1 - level)
+            sound = {task.id for task in screen(candidates, 0).tasks}
+            made += [candidate for candidate in candidates if candidate.id in sound]
+        ledger.add_candidates(0, tuple(made))
+        ledger.end_phase("probe_tasks", 0, b"", 0.0)
+    return tuple(candidate.task for candidate in ledger.candidates(0) if candidate.task is not None)
+
+
+def _plan(config: Mapping[str, Any], folder: Path, stages: list[str], *, resumed: bool) -> tuple[str, ...]:
+    """What the run is going to do, for a person."""
+    k, n, count, probe = config["iterations"], config["rollouts"], config["candidates"], config["probe"]
+    cold = config["cold_start"]["demonstrations"] if stages else 0
+    return (
+        f"{'resuming' if resumed else 'run'}: {config['name']}, seed {config['seed']}, in {folder}",
+        f"model: {config['model']['source']} through {str(config['policy']['_target_']).rsplit('.', 1)[1]}"
+        + (f", after a cold start on {cold} demonstrations" if cold else ""),
+        f"probe: {probe['tasks']} tasks x {probe['trials']} trials at levels {probe['levels']}, for theta_0 to theta_{k}",
+        f"{k} iterations of: {count} candidates, screened by {', '.join(config['check'])};"
+        f" up to {count} x {n} = {count * n} rollouts, {config['workers']} at once;",
+        f"  tasks with {config['band']['low']} to {config['band']['high']} passes of {n} admitted,"
+        f" {config['split']['held_out']:.0%} of them held out; then {', '.join(stages) or 'no training'} and a diagnosis",
+    )

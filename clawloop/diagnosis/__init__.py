@@ -1,0 +1,1 @@
+"""Why trials failed, and what that says of the agent."""

@@ -1,0 +1,1 @@
+"""Measuring the agent on tasks that never steer the loop."""

@@ -1,0 +1,1 @@
+"""Harnesses: how an agent meets a workspace."""

@@ -1,0 +1,1 @@
+"""The shell harness: one bash command a turn."""

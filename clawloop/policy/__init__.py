@@ -1,0 +1,1 @@
+"""Policies: who answers a request, token for token."""

@@ -1,0 +1,153 @@
+"""Every seam of the program, on one page. A part is one class that fits one of these, and one yaml that names it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol, Self
+
+from clawloop.types import (
+    Assignment,
+    Candidate,
+    Card,
+    CommandResult,
+    Completion,
+    DiagnosisReport,
+    FailureSummary,
+    Finding,
+    Generator,
+    Limits,
+    Request,
+    Rollout,
+    RolloutGroup,
+    Screening,
+    Snapshot,
+    Task,
+    TaskPool,
+    Trajectory,
+    Verdict,
+    Workspace,
+)
+
+
+class InfrastructureError(Exception):
+    """A sandbox or an engine broke. The trial says nothing about the agent: its reward is None."""
+
+
+class Agent(Protocol):
+    """What a harness talks to. `complete` may be called from many threads at once; `version` names theta."""
+
+    @property
+    def version(self) -> str: ...
+    def complete(self, request: Request) -> Completion: ...
+
+
+class Policy(Agent, Protocol):
+    """pi_theta, with weights that can be kept and put back."""
+
+    def renamed(self, version: str) -> Self: ...
+    def save(self, folder: Path) -> None: ...
+    def load(self, folder: Path, version: str) -> Self: ...
+
+
+class Sandbox(Protocol):
+    """One open box with one workspace. Every process of a command is dead when `run` returns."""
+
+    def run(self, command: Sequence[str], *, timeout_s: float | None = None, environment: Mapping[str, str] | None = None) -> CommandResult: ...
+    def read(self, path: str, limit: int) -> bytes: ...
+    def write(self, path: str, data: bytes) -> None: ...
+    def snapshot(self) -> Snapshot: ...
+
+
+class Sandboxes(Protocol):
+    """Opens boxes. Leaving the context destroys the box and everything in it."""
+
+    def open(self, workspace: Workspace, limits: Limits | None = None, *, hostname: str = "box", on_disk: bool = False) -> AbstractContextManager[Sandbox]: ...
+
+
+class Harness(Protocol):
+    """Plays one episode in an open box that already holds the workspace."""
+
+    @property
+    def name(self) -> str: ...
+    def run(self, assignment: Assignment, policy: Agent, sandbox: Sandbox, seed: int) -> Trajectory: ...
+
+
+class Grader(Protocol):
+    """Runs a task's verifier on a snapshot, in a box of its own."""
+
+    def __call__(self, task: Task, snapshot: Snapshot) -> Verdict: ...
+
+
+class Journal(Protocol):
+    """Remembers finished trials, so that a killed run repeats none."""
+
+    def find(self, at: str, task_id: str, index: int) -> Rollout | None: ...
+    def add(self, at: str, rollout: Rollout) -> None: ...
+
+
+class Author(Protocol):
+    """Writes the generator of a task for a card."""
+
+    def write(self, card: Card, policy: Policy) -> Generator: ...
+
+
+class Routine(Protocol):
+    """Says which tasks to make: `count` cards, given F_{k-1} and the level of each capability."""
+
+    @property
+    def capabilities(self) -> tuple[str, ...]: ...
+    def cards(self, count: int, levels: Mapping[str, int], report: DiagnosisReport, seed: int) -> tuple[Card, ...]: ...
+
+
+class Growth(Protocol):
+    """Makes a card harder in one way (multi-hop, dirtiness), where its level asks for it."""
+
+    def grow(self, card: Card) -> Card: ...
+
+
+class Difficulty(Protocol):
+    """Pure: the level of each capability at the next iteration."""
+
+    def levels(self, capabilities: Sequence[str], report: DiagnosisReport) -> Mapping[str, int]: ...
+
+
+class Check(Protocol):
+    """One agent-free check of a candidate that has a task."""
+
+    def __call__(self, candidate: Candidate) -> Finding: ...
+
+
+class Stage(Protocol):
+    """One training stage of iteration k: theta -> theta'."""
+
+    @property
+    def name(self) -> str: ...
+    def __call__(self, policy: Policy, practice: TaskPool, k: int) -> Policy: ...
+
+
+class Summariser(Protocol):
+    """Explains one failed trial (paper, 4.3)."""
+
+    def __call__(self, policy: Policy, task: Task, rollout: Rollout) -> FailureSummary: ...
+
+
+class Tracker(Protocol):
+    """A sink of numbers and events. Keys are `axis/name`; each axis has its own step, `axis/step`."""
+
+    def log(self, axis: str, step: int, values: Mapping[str, float]) -> None: ...
+    def event(self, name: str, detail: Mapping[str, object]) -> None: ...
+    def progress(self, phase: str, done: int, total: int) -> None: ...
+    def close(self, exit_code: int) -> None: ...
+
+
+class Phases(Protocol):
+    """What the loop is handed. Each is a callable; logging, resuming and timing are wrapped around them in `build`."""
+
+    synthesize: Callable[[Policy, DiagnosisReport, int], tuple[Candidate, ...]]
+    screen: Callable[[tuple[Candidate, ...], int], Screening]
+    roll_out: Callable[[Policy, tuple[Task, ...], int, str], tuple[RolloutGroup, ...]]
+    admit: Callable[[tuple[RolloutGroup, ...], int], TaskPool]
+    split: Callable[[TaskPool, int], tuple[TaskPool, TaskPool]]
+    train: Sequence[Stage]
+    diagnose: Callable[[Policy, tuple[RolloutGroup, ...], tuple[RolloutGroup, ...], int], DiagnosisReport]
+    evaluate: Callable[[Policy, int], None]

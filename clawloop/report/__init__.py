@@ -1,0 +1,1 @@
+"""What a run came to: its summary, its tables, and the comparison of many runs."""

@@ -1,0 +1,1 @@
+"""Rollouts: one episode, and many of them at once."""

@@ -1,0 +1,1 @@
+"""Where commands run: boxes without network, with limits, that die whole."""

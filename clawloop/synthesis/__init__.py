@@ -1,0 +1,1 @@
+"""Where tasks come from: cards, programs that the agent or the library writes, and what they build."""

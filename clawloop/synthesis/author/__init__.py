@@ -1,0 +1,1 @@
+"""Who writes generators: the library that the project ships."""

@@ -1,0 +1,1 @@
+"""The library author: generators that the project ships, and the domains they speak of."""

@@ -1,0 +1,1 @@
+"""How hard the next tasks are, per capability."""

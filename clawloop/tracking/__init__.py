@@ -1,0 +1,1 @@
+"""Tracking: where numbers and events go while a run works."""

@@ -1,0 +1,1 @@
+"""Training: SFT and GRPO on what the agent did."""

@@ -1,0 +1,137 @@
+"""The cold start: a small model learns the harness from demonstrations, before the loop begins.
+
+It is not in the paper, whose loop model is strong enough to start from nothing. Demonstrations are oracle solutions of
+level-0 tasks, played through the real harness and sandbox, so that their tokens are those of a real episode.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures.thread import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from clawloop.policy.chat import Chat
+from clawloop.policy.hf import HfPolicy
+from clawloop.protocols import Agent, Policy, Tracker
+from clawloop.training.sft import Sft
+from clawloop.training.source import Sequence as Trained
+from clawloop.types import Candidate, Completion, DiagnosisReport, Request, Rollout, Task
+
+
+@dataclass(slots=True)
+class Demonstrator:
+    """An agent that replays an oracle: one command a turn in a bash block, then the word done."""
+
+    chat: Chat
+    oracle: Sequence[str]
+    version: str = "oracle"
+
+    def complete(self, request: Request) -> Completion:
+        """The next command; its log-probabilities are 0, for it was not sampled."""
+        turn = sum(message.role == "assistant" for message in request.messages)
+        text = f"```bash\n{self.oracle[turn]}\n```" if turn < len(self.oracle) else "done"
+        ids = (*self.chat.tokenizer(text, add_special_tokens=False)["input_ids"], self.chat.end)
+        return Completion(text, self.chat.prompt_ids(request.messages), ids, (0.0,) * len(ids), "stop")
+
+
+class Plays(Protocol):
+    """Plays one trial (`rollout.episode.Episode`)."""
+
+    def __call__(self, policy: Agent, task: Task, index: int, seed: int) -> Rollout: ...
+
+
+def demonstrate(
+    candidates: Sequence[Candidate], chat: Chat, play: Plays, progress: Callable[[str, int, int], None]
+) -> tuple[Rollout, ...]:
+    """Play the oracles of the candidates that have a task; only rewarded trials are demonstrations."""
+    played: list[Rollout] = []
+    ready = [(c.task, c.oracle) for c in candidates if c.task is not None]
+    with ThreadPoolExecutor(4, thread_name_prefix="demonstration") as pool:
+        for rollout in pool.map(lambda pair: play(Demonstrator(chat, pair[1]), pair[0], 0, 0), ready):
+            played.append(rollout)
+            progress("cold start", len(played), len(ready))
+    return tuple(rollout for rollout in played if rollout.reward == 1.0)
+
+
+class ColdStart:
+    """Gives theta_0: the base model after SFT on demonstrations, from the cache where the same start was made before.
+
+    Args:
+        settings: demonstrations, epochs, lr and batch_size.
+        synthesize: makes level-0 candidates, with a seed of its own.
+        play: plays one trial.
+        tracker: told the progress and the loss (axis cold_start).
+        cache: starts are kept in cold_start/ there, by a hash of all that they depend on.
+        depends: what a start depends on besides the settings and the code of the tasks.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        synthesize: Callable[[Policy, DiagnosisReport, int], tuple[Candidate, ...]],
+        play: Plays,
+        tracker: Tracker,
+        cache: Path,
+        depends: Mapping[str, Any],
+    ) -> None:
+        self._settings, self._synthesize, self._play, self._tracker = settings, synthesize, play, tracker
+        package = Path(__file__).parents[1]
+        sources = sorted(p for room in ("synthesis", "harness") for p in (package / room).rglob("*") if p.is_file() and p.suffix != ".pyc")
+        key = hashlib.sha256(json.dumps([dict(settings), dict(depends)], sort_keys=True, default=str).encode())
+        for path in sources:
+            key.update(path.read_bytes())
+        self._folder = cache / "cold_start" / key.hexdigest()[:24]
+
+    def __call__(self, policy: Policy) -> Policy:
+        """Theta_0, trained in place or loaded."""
+        if not self._settings["demonstrations"]:
+            return policy
+        if not self._folder.is_dir():
+            self._make(policy)
+            self._tracker.event("cold_start", {"cached": False})
+        else:
+            self._tracker.event("cold_start", {"cached": True})
+        return policy.load(self._folder, "theta_0")
+
+    def _make(self, policy: Policy) -> None:
+        if not isinstance(policy, HfPolicy):
+            raise TypeError(f"cold_start: {type(policy).__name__} cannot be trained; set cold_start.demonstrations=0.")
+        candidates = self._synthesize(policy, DiagnosisReport.empty(), 0)
+        rollouts = demonstrate(candidates, policy.chat, self._play, self._tracker.progress)
+        traces = [(r.task_id, r.trajectory.trace) for r in rollouts if r.trajectory is not None]
+        sequences = [Trained(name, trace.ids, trace.mask, trace.logprobs) for name, trace in traces]
+        stage = Sft(
+            lr=float(self._settings["lr"]),
+            epochs=int(self._settings["epochs"]),
+            batch_size=int(self._settings["batch_size"]),
+            warmup=0.03,
+            weight_decay=0.1,
+            tracker=_Renamed(self._tracker),
+        )
+        stage.fit(policy, sequences, 0)
+        unfinished = self._folder.with_suffix(".part")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        policy.save(unfinished)
+        unfinished.rename(self._folder)
+
+
+@dataclass(frozen=True, slots=True)
+class _Renamed:
+    """A tracker for which the axis is cold_start."""
+
+    tracker: Tracker
+
+    def log(self, axis: str, step: int, values: Mapping[str, float]) -> None:
+        self.tracker.log("cold_start", step, values)
+
+    def event(self, name: str, detail: Mapping[str, object]) -> None:
+        self.tracker.event(name, detail)
+
+    def progress(self, phase: str, done: int, total: int) -> None:
+        self.tracker.progress(phase, done, total)
+
+    def close(self, exit_code: int) -> None:
+        self.tracker.close(exit_code)

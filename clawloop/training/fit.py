@@ -1,0 +1,165 @@
+"""What SFT and GRPO share: batches, schedule, optimizer and the Lightning trainer around them."""
+
+import logging
+import math
+import random
+import warnings
+from collections.abc import Callable, Iterator, Sequence as Many
+from typing import Any, Protocol, runtime_checkable
+
+import lightning
+import torch
+from torch.utils.data import DataLoader
+
+from clawloop.protocols import Policy, Tracker
+from clawloop.training.source import Sequence
+
+
+@runtime_checkable
+class Trainable(Protocol):
+    """A policy whose weights are in this process: `model` is trained in place, and `renamed` drops what was cached."""
+
+    model: Any
+    temperature: float
+
+    def renamed(self, version: str) -> Policy: ...
+
+
+def trainable(policy: object, stage: str) -> Trainable:
+    """The policy, if it can be trained.
+
+    Raises:
+        TypeError: it has no weights in this process.
+    """
+    if not isinstance(policy, Trainable):
+        raise TypeError(f"trainer {stage}: {type(policy).__name__} has no weights to train; choose policy=hf or trainer=[].")
+    return policy
+
+
+def cosine(step: int, steps: int, warmup: float) -> float:
+    """The share of the peak rate: linear over the warm-up ratio, then half a cosine to zero (Table 5).
+
+    >>> [round(cosine(step, 4, 0.25), 2) for step in range(4)]
+    [1.0, 0.75, 0.25, 0.0]
+    """
+    rising = math.ceil(steps * warmup)
+    if step < rising:
+        return (step + 1) / rising
+    return 0.5 * (1 + math.cos(math.pi * (step - rising + (rising > 0)) / max(1, steps - rising)))
+
+
+class Module(lightning.LightningModule):
+    """One optimizer step a batch; the batch is cut into micro-batches inside, so that the loss is exact.
+
+    Args:
+        model: the network.
+        micro: gives the loss and the numbers of one optimizer batch, calling `backward` for each micro-batch.
+        lr: peak rate.
+        steps: optimizer steps in all.
+        warmup: the share of steps in which the rate rises.
+        weight_decay: AdamW's.
+        max_grad_norm: clips the gradient's norm.
+        log: told (step, numbers).
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        micro: Callable[[list[Sequence], Callable[[torch.Tensor], None]], dict[str, float]],
+        *,
+        lr: float,
+        steps: int,
+        warmup: float,
+        weight_decay: float,
+        max_grad_norm: float,
+        log: Callable[[int, dict[str, float]], None],
+    ) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.model = model
+        self._micro, self._tell = micro, log
+        self._lr, self._steps, self._warmup = lr, steps, warmup
+        self._decay, self._norm, self._step = weight_decay, max_grad_norm, 0
+
+    def training_step(self, batch: list[Sequence], index: int) -> None:
+        """One optimizer step."""
+        optimizer: Any = self.optimizers()
+        rate = self._lr * cosine(self._step, self._steps, self._warmup)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.zero_grad()
+        numbers = self._micro(batch, self.manual_backward)
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self._norm)
+        if not (math.isfinite(numbers["loss"]) and torch.isfinite(norm)):
+            names = ", ".join(sequence.name for sequence in batch[:3])
+            raise FloatingPointError(f"step {self._step + 1}: the loss or its gradient is not finite (batch of {names}, ...); lower the rate.")
+        optimizer.step()
+        self._step += 1
+        self._tell(self._step, numbers | {"lr": rate, "grad_norm": float(norm), "sequences": float(len(batch))})
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """AdamW (Table 5)."""
+        parameters = [p for p in self.model.parameters() if p.requires_grad]
+        return torch.optim.AdamW(parameters, lr=self._lr, weight_decay=self._decay, foreach=True)
+
+
+class _Batches:
+    """Every epoch in an order of its own, from the seed alone."""
+
+    def __init__(self, sequences: Many[Sequence], size: int, epochs: int, seed: str) -> None:
+        self._sequences, self._size, self._epochs, self._seed = list(sequences), size, epochs, seed
+
+    def __len__(self) -> int:
+        return self._epochs * math.ceil(len(self._sequences) / self._size)
+
+    def __iter__(self) -> Iterator[list[Sequence]]:
+        for epoch in range(self._epochs):
+            order = self._sequences.copy()
+            random.Random(f"{self._seed}/{epoch}").shuffle(order)
+            yield from (order[i : i + self._size] for i in range(0, len(order), self._size))
+
+
+class _Stream(torch.utils.data.IterableDataset[list[Sequence]]):
+    def __init__(self, batches: _Batches) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[list[Sequence]]:
+        return iter(self._batches)
+
+
+def fit(
+    model: Any,
+    sequences: Many[Sequence],
+    micro: Callable[[list[Sequence], Callable[[torch.Tensor], None]], dict[str, float]],
+    *,
+    lr: float,
+    epochs: int,
+    batch_size: int,
+    warmup: float,
+    weight_decay: float,
+    max_grad_norm: float,
+    precision: str,
+    seed: str,
+    log: Callable[[int, dict[str, float]], None],
+) -> None:
+    """Train `model` in place with AdamW and the cosine schedule."""
+    batches = _Batches(sequences, batch_size, epochs, seed)
+    module = Module(
+        model, micro, lr=lr, steps=len(batches), warmup=warmup, weight_decay=weight_decay, max_grad_norm=max_grad_norm, log=log
+    )  # fmt: skip
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="lightning")
+        trainer = lightning.Trainer(
+            accelerator="auto",
+            devices=1,
+            precision="bf16-mixed" if precision == "bfloat16" else "32-true",
+            max_epochs=1,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
+        model.train()
+        trainer.fit(module, DataLoader(_Stream(batches), batch_size=None))
+    model.eval()

@@ -1,0 +1,105 @@
+"""Packing whole sequences into rows, never cutting one (paper, A.2).
+
+Shapes: B rows, T positions, A trained tokens of all rows together.
+"""
+
+from collections.abc import Sequence as Many
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from clawloop.training.source import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Rows of sequences, and for each trained token where it is predicted and what it weighs.
+
+    `mask_B1TT` is true where a position may look: back, and within its own sequence. `origin` names, for each trained
+    token, its sequence and its place there.
+    """
+
+    ids_BT: Tensor
+    position_BT: Tensor
+    mask_B1TT: Tensor
+    row_A: Tensor
+    column_A: Tensor
+    target_A: Tensor
+    behaviour_A: Tensor
+    reference_A: Tensor
+    advantage_A: Tensor
+    weight_A: Tensor
+    origin: list[tuple[int, int]]
+
+
+def rows_of(lengths: Many[int], capacity: int) -> list[list[int]]:
+    """First-fit decreasing: which sequences share a row of at most `capacity` tokens.
+
+    A sequence longer than that has a row of its own.
+
+    >>> rows_of([5, 3, 2, 4], 7)
+    [[0, 2], [3, 1]]
+    """
+    rows: list[list[int]] = []
+    room: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        for row, left in enumerate(room):
+            if lengths[index] <= left:
+                rows[row].append(index)
+                room[row] -= lengths[index]
+                break
+        else:
+            rows.append([index])
+            room.append(capacity - lengths[index])
+    return rows
+
+
+def pack(sequences: Many[Sequence], weights: Many[float], device: torch.device, capacity: int = 0) -> Packed:
+    """Rows as long as the longest sequence, or `capacity`, with what each trained token weighs in the loss.
+
+    Args:
+        sequences: what to pack.
+        weights: by sequence, the weight of each of its trained tokens.
+        device: where the tensors go.
+        capacity: tokens of a row; the longest sequence's where that is more.
+    """
+    lengths = [len(sequence.ids) for sequence in sequences]
+    rows = rows_of(lengths, max(capacity, *lengths))
+    width = max(sum(lengths[i] for i in row) for row in rows)
+    ids = torch.zeros(len(rows), width, dtype=torch.long)
+    position = torch.zeros(len(rows), width, dtype=torch.long)
+    segment = torch.full((len(rows), width), -1, dtype=torch.long)
+    spots: list[tuple[int, int, int]] = []
+    reals: list[tuple[float, float, float, float]] = []
+    origin: list[tuple[int, int]] = []
+    for b, row in enumerate(rows):
+        start = 0
+        for i in row:
+            one, end = sequences[i], start + lengths[i]
+            ids[b, start:end] = torch.tensor(one.ids)
+            position[b, start:end] = torch.arange(lengths[i])
+            segment[b, start:end] = i
+            for t in (t for t in range(1, lengths[i]) if one.mask[t]):
+                spots.append((b, start + t - 1, one.ids[t]))
+                reals.append((one.logprobs[t], one.reference[t] if one.reference else 0.0, one.advantage, weights[i]))
+                origin.append((i, t))
+            start = end
+    causal = torch.ones(width, width, dtype=torch.bool).tril()
+    same = (segment[:, :, None] == segment[:, None, :]) & causal
+    whole = torch.tensor(spots, device=device).unbind(1)
+    real = torch.tensor(reals, device=device).unbind(1)
+    return Packed(ids.to(device), position.to(device), same[:, None].to(device), *whole, *real, origin)
+
+
+def cut(sequences: Many[Sequence], micro_tokens: int) -> list[list[int]]:
+    """Micro-batches of at most `micro_tokens` tokens, padding counted, by length so that little is padded."""
+    order = sorted(range(len(sequences)), key=lambda i: (len(sequences[i].ids), i))
+    batches: list[list[int]] = []
+    for i in order:
+        fits = batches and (len(batches[-1]) + 1) * len(sequences[i].ids) <= micro_tokens
+        if fits:
+            batches[-1].append(i)
+        else:
+            batches.append([i])
+    return batches

@@ -1,0 +1,108 @@
+"""Self-distilled SFT with multi-turn loss masking (paper, 4.2; Eq. 1; Algorithm 1, line 18)."""
+
+from collections.abc import Callable, Sequence as Many
+
+import torch
+
+from clawloop.protocols import Policy, Tracker
+from clawloop.training import loss
+from clawloop.training.fit import fit, trainable
+from clawloop.training.packing import cut, pack
+from clawloop.training.source import Sequence, successes
+from clawloop.types import TaskPool
+
+
+class Sft:
+    """Trains on the agent's own successes, its action tokens only, end of turn included.
+
+    Eq. 1 is a sum over all tokens; here it is divided by the trained tokens of the optimizer batch, a constant of the step
+    that does not depend on how the batch is cut.
+
+    Args:
+        lr: peak rate (Table 5).
+        epochs: passes over the successes.
+        batch_size: trajectories an optimizer step.
+        warmup: the share of steps in which the rate rises.
+        weight_decay: AdamW's.
+        schedule: cosine is the only one.
+        lr_multiplier: a scale's factor on `lr`.
+        max_tokens: longer sequences are left out and named.
+        micro_tokens: tokens a forward pass.
+        precision: float32 or bfloat16.
+        max_grad_norm: not stated in the paper; 1 is customary.
+        seed: the run's seed.
+        tracker: where the numbers go: axis sft.
+        reached: the step that an axis has reached, so that it goes on over iterations and resumes.
+    """
+
+    name = "sft"
+
+    def __init__(
+        self,
+        lr: float,
+        epochs: int,
+        batch_size: int,
+        warmup: float,
+        weight_decay: float,
+        schedule: str = "cosine",
+        lr_multiplier: float = 1.0,
+        max_tokens: int = 65_536,
+        micro_tokens: int = 8_192,
+        precision: str = "float32",
+        max_grad_norm: float = 1.0,
+        seed: int = 0,
+        tracker: Tracker | None = None,
+        reached: Callable[[str], int] = lambda axis: 0,
+    ) -> None:
+        if schedule != "cosine":
+            raise ValueError(f"trainer.sft.schedule is {schedule!r}; cosine is the only one.")
+        self._lr, self._epochs, self._batch_size = lr * lr_multiplier, epochs, batch_size
+        self._warmup, self._decay, self._norm = warmup, weight_decay, max_grad_norm
+        self._max_tokens, self._micro_tokens, self._precision = max_tokens, micro_tokens, precision
+        self._seed, self._tracker, self._reached = seed, tracker, reached
+
+    def __call__(self, policy: Policy, practice: TaskPool, k: int) -> Policy:
+        """Theta': the policy after SFT on T_k, in place."""
+        target = trainable(policy, self.name)
+        drawn = successes(practice, self._max_tokens)
+        if self._tracker is not None:
+            detail = {"k": k, "sequences": len(drawn.sequences), "too_long": list(drawn.too_long), "empty": drawn.empty}
+            self._tracker.event("sft/data", detail)
+        self.fit(policy, drawn.sequences, k)
+        return target.renamed(f"theta_{k}-sft")
+
+    def fit(self, policy: Policy, sequences: Many[Sequence], k: int) -> None:
+        """Train on given sequences; on none, nothing happens."""
+        if not sequences:
+            return
+        model = trainable(policy, self.name).model
+        before = self._reached(self.name)
+
+        def micro(batch: list[Sequence], backward: Callable[[torch.Tensor], None]) -> dict[str, float]:
+            tokens = sum(sequence.actions for sequence in batch)
+            total = 0.0
+            for part in cut(batch, self._micro_tokens):
+                packed = pack([batch[i] for i in part], [1 / tokens] * len(part), model.device)
+                value = loss.sft(loss.token_logprobs(model, packed), packed.weight_A)
+                backward(value)
+                total += float(value.detach())
+            return {"loss": total, "tokens": float(tokens)}
+
+        def log(step: int, numbers: dict[str, float]) -> None:
+            if self._tracker is not None:
+                self._tracker.log(self.name, before + step, numbers)
+
+        fit(
+            model,
+            sequences,
+            micro,
+            lr=self._lr,
+            epochs=self._epochs,
+            batch_size=self._batch_size,
+            warmup=self._warmup,
+            weight_decay=self._decay,
+            max_grad_norm=self._norm,
+            precision=self._precision,
+            seed=f"{self._seed}/{k}/{self.name}",
+            log=log,
+        )

@@ -1,0 +1,87 @@
+"""What an agent did: turns, and the tokens behind them."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation; `ids` are the tokens that were sampled, where a policy wrote it."""
+
+    role: str
+    content: str
+    ids: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question to a policy.
+
+    `session` is the same for all turns of one episode, so that an engine may keep its cache. `seed` alone decides the
+    sampling noise. At most `max_tokens` are sampled.
+    """
+
+    messages: tuple[Message, ...]
+    session: str
+    seed: int
+    max_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A policy's reply, token for token.
+
+    `prompt_ids` are what the engine read, `ids` what it sampled (end-of-turn included), `logprobs` the sampled tokens'
+    log-probabilities under the distribution they were drawn from. `finish` is stop, length or context.
+    """
+
+    text: str
+    prompt_ids: tuple[int, ...]
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish: str
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One action a_t and what the workspace answered.
+
+    `command` is None where the action held none. `exit_code` is None where nothing ran or it was stopped.
+    """
+
+    action: str
+    command: str | None
+    observation: str
+    exit_code: int | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTrace:
+    """The tokens of an episode: ids_T, mask_T (1 where the policy sampled the token) and behaviour log-probabilities."""
+
+    ids: tuple[int, ...]
+    mask: tuple[int, ...]
+    logprobs: tuple[float, ...]
+
+
+class Stop(StrEnum):
+    """Why an episode ended."""
+
+    SUBMITTED = "submitted"
+    TURNS = "turns"
+    TIME = "time"
+    CONTEXT = "context"
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """xi = (s0, a1, s1, ..., aT, sT) as text, and the same as tokens."""
+
+    task_id: str
+    harness: str
+    policy_version: str
+    turns: tuple[Turn, ...]
+    trace: TokenTrace
+    stop: Stop
+    seconds: float

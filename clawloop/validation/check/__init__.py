@@ -1,0 +1,1 @@
+"""Agent-free checks of a candidate."""

@@ -1,0 +1,277 @@
+"""Limits, lifecycle and clean-up of bubblewrap boxes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from clawloop.protocols import InfrastructureError
+from clawloop.sandbox import folder as folders
+from clawloop.sandbox.bubblewrap import Bubblewrap
+from clawloop.sandbox.workspace import remove_tree
+from clawloop.types import Limits, Workspace
+
+ROOT = os.geteuid() == 0
+PREFIX = f"clawloop-test-{os.getpid()}-"
+
+
+@pytest.fixture(autouse=True)
+def own_folders(monkeypatch):
+    """Folder names of this process alone, so that other runs on the machine do not look like leaks."""
+    monkeypatch.setattr(folders, "_PREFIX", PREFIX)
+
+
+@pytest.fixture
+def boxes() -> Bubblewrap:
+    return Bubblewrap()
+
+
+def sh(box, line, **options):
+    return box.run(["/bin/sh", "-c", line], **options)
+
+
+def state() -> tuple[int, list[str], list[str], list[str]]:
+    """What a leak would show in: descriptors, mounts, folders, cgroups."""
+    mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if PREFIX in line]
+    found = [str(p) for base in (Path("/tmp"), Path("/var/tmp")) for p in base.glob(f"{PREFIX}*")]
+    groups = [str(p) for p in Path("/sys/fs/cgroup").glob(f"*/**/{PREFIX}*") if p.is_dir()] if ROOT else []
+    return len(os.listdir("/proc/self/fd")), mounts, found, groups
+
+
+def zombies() -> set[str]:
+    """Dead processes that nobody has waited for, of the users that boxes have or of this process's own."""
+    command = ["ps", "-eo", "pid=,uid=,stat=,comm="]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    first = 200_000 if ROOT else os.geteuid()
+    return {line for line in lines if line.split()[2].startswith("Z") and int(line.split()[1]) >= first}
+
+
+def test_what_is_enforced_is_said(boxes):
+    assert set(boxes.enforced) == {"memory", "processes", "workspace", "calls", "user"}
+    if ROOT:
+        assert boxes.enforced["user"] == "private"
+    else:
+        assert boxes.enforced["memory"] == "process"
+
+
+def test_file_size_open_files_and_processor_time(boxes):
+    limits = Limits(file_size=1 << 20, open_files=32, cpu_s=1)
+    with boxes.open(Workspace(), limits) as box:
+        assert sh(box, "head -c 1048576 /dev/zero > fits").exit_code == 0
+        assert sh(box, "truncate -s 1T big").exit_code != 0
+        assert sh(box, "head -c 2000000 /dev/zero > big; wc -c < big").stdout == b"1048576\n"
+        program = "import os\nfor i in range(100): os.open('/', 0)"
+        assert b"Too many open files" in box.run(["python3", "-c", program]).stderr
+        spin = sh(box, "while :; do :; done", timeout_s=15)
+        assert (spin.exit_code, spin.stopped) == (152, "")  # SIGXCPU
+
+
+def test_the_hard_limits_cannot_be_raised(boxes):
+    with boxes.open(Workspace(), Limits(open_files=32)) as box:
+        assert sh(box, "ulimit -n 32").exit_code == 0
+        assert sh(box, "ulimit -n 33").exit_code != 0
+
+
+def test_memory(boxes):
+    hog = "a = bytearray({} << 20); print(len(a) >> 20)"
+    with boxes.open(Workspace(), Limits(memory=128 << 20)) as box:
+        assert box.run(["python3", "-c", hog.format(40)]).stdout == b"40\n"
+        result = box.run(["python3", "-c", hog.format(400)])
+        assert result.exit_code != 0 and result.stdout == b""
+        if boxes.enforced["memory"] == "tree":
+            assert (result.exit_code, result.stopped) == (None, "memory")
+            hogs = "python3 -c 'a = bytearray(60 << 20); import time; time.sleep(2)' & " * 4
+            assert sh(box, hogs + "wait").stopped == "memory"
+        assert sh(box, "echo fine").stdout == b"fine\n"  # the box outlives it
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_the_workspace_is_bounded(boxes, on_disk):
+    limits = Limits(workspace=2 << 20, workspace_files=100, file_size=1 << 20)
+    with boxes.open(Workspace(), limits, on_disk=on_disk) as box:
+        fill = sh(box, "for i in 1 2 3 4; do head -c 1000000 /dev/zero > $i || echo no; done")
+        many = sh(box, "rm -f *; i=0; while [ $i -lt 200 ]; do : > f$i || exit 9; i=$((i+1)); done")
+        if boxes.enforced["workspace"] == "tmpfs" and not on_disk:
+            assert b"No space left" in fill.stderr and fill.stopped == ""
+            assert many.exit_code not in (0, None)
+        else:
+            assert (fill.exit_code, fill.stopped) == (None, "workspace")
+            assert (many.exit_code, many.stopped) == (None, "workspace")
+        assert sh(box, "rm -f *; echo ok > a").exit_code == 0
+
+
+def test_tmp_and_shared_memory_are_bounded(boxes):
+    with boxes.open(Workspace(), Limits(tmp=1 << 20)) as box:
+        assert sh(box, "head -c 900000 /dev/zero > /tmp/a").exit_code == 0
+        assert b"No space left" in sh(box, "head -c 3000000 /dev/zero > /tmp/a").stderr
+        fill = sh(box, "for i in 1 2 3; do head -c 8000000 /dev/zero > /dev/shm/$i; done")
+        assert b"No space left" in fill.stderr
+
+
+def test_many_quick_runs_leave_nothing(boxes):
+    before, dead = state(), zombies()
+    with boxes.open(Workspace()) as box:
+        assert all(box.run(["/bin/true"]).exit_code == 0 for _ in range(150))
+    assert state() == before
+    assert zombies() <= dead
+
+
+def test_thirty_two_boxes_at_once(boxes):
+    before, dead = state(), zombies()
+    program = (
+        "import os; print(sum(range(10000)), os.listdir('.'), len([p for p in os.listdir('/proc') if p.isdigit()]))"
+    )
+
+    def one(i: int) -> bytes:
+        with boxes.open(Workspace({f"own{i}": b""})) as box:
+            return box.run(["python3", "-c", program], timeout_s=60).stdout
+
+    with ThreadPoolExecutor(32) as pool:
+        said = list(pool.map(one, range(32)))
+    assert said == [f"49995000 ['own{i}'] 2\n".encode() for i in range(32)]
+    assert state() == before
+    assert zombies() <= dead
+
+
+def test_open_boxes_have_users_of_their_own(boxes):
+    with boxes.open(Workspace({"a": b""})) as one, boxes.open(Workspace({"a": b""})) as two:
+        assert one.run(["id", "-u"]).stdout == two.run(["id", "-u"]).stdout == b"1000\n"
+        if ROOT:
+            seen = {os.stat(p / "w" / "a").st_uid for p in Path("/tmp").glob(f"{PREFIX}*")}
+            assert len(seen) >= 2 and min(seen) >= 200_000
+
+
+def test_a_box_is_gone_after_an_error(boxes):
+    before = state()
+    with pytest.raises(KeyError), boxes.open(Workspace()):
+        raise KeyError("from the caller")
+    with pytest.raises(ValueError), boxes.open(Workspace({"ok": b"", "../no": b""})):
+        pytest.fail("opened")
+    assert state() == before
+
+
+EVIL = r"""
+import os
+os.makedirs('shut/in'); open('shut/in/x', 'w').close(); os.chmod('shut/in', 0); os.chmod('shut', 0)
+for name in (b'-rf', b'new\nline', b'\xe9', 'e\u0301'.encode(), '\xe9'.encode(), '\u202e'.encode(), b'*'):
+    open(name, 'w').close()
+os.mkfifo('fifo'); os.symlink('/', 'up')
+for _ in range(1100):
+    os.mkdir('d'); os.chdir('d')
+print('made')
+"""
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_evil_trees_are_removed(boxes, on_disk):
+    before = state()
+    with boxes.open(Workspace(), on_disk=on_disk) as box:
+        made = box.run(["python3", "-c", EVIL])
+        assert made.stdout == b"made\n", made
+        snapshot = box.snapshot()
+        assert snapshot.refused["fifo"] == "fifo" and snapshot.refused["up"] == "link"
+        assert snapshot.refused[r"new\nline"] == snapshot.refused[r"\xe9"] == snapshot.refused[r"\u202e"] == "bad_name"
+        assert {"-rf", "*", "\xe9", "e\u0301"} <= set(snapshot.files)
+        assert "too_large" in snapshot.refused.values() and len(snapshot.directories) < 50
+    assert state() == before
+
+
+def test_remove_tree_stays_inside(tmp_path):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").write_text("x")
+    (tmp_path / "tree" / "below").mkdir(parents=True)
+    (tmp_path / "tree" / "below" / "link").symlink_to(tmp_path / "kept")
+    remove_tree(tmp_path / "tree")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["kept"]
+    assert (tmp_path / "kept" / "file").read_text() == "x"
+
+
+def test_snapshot_is_bounded(boxes):
+    limits = Limits(workspace=1 << 20, workspace_files=60, file_size=1 << 19)
+    with boxes.open(Workspace(), limits) as box:
+        sh(box, "truncate -s 400k a b c; truncate -s 512k d; mkdir m; cd m; for i in $(seq 40); do : > $i; done")
+        snapshot = box.snapshot()
+        assert sum(map(len, snapshot.files.values())) <= 1 << 20
+        assert {"a", "b"} <= set(snapshot.files) and snapshot.refused["c"] == snapshot.refused["d"] == "too_large"
+        assert box.run(["truncate", "-s", "1000k", "a"]).exit_code != 0
+
+
+def test_the_callers_environment_and_streams_stay_outside(boxes, monkeypatch):
+    monkeypatch.setenv("CLAWLOOP_TEST_SECRET", "s3cret-value")
+    with boxes.open(Workspace()) as box:
+        said = sh(box, "env; cat /proc/[0-9]*/environ; cat /proc/[0-9]*/cmdline | tr '\\0' ' '").stdout
+        assert b"PATH=/usr/local/bin:/usr/bin:/bin" in said
+        assert b"s3cret-value" not in said and PREFIX.encode() not in said
+        assert sh(box, "read x; echo got $?", timeout_s=5).stdout == b"got 1\n"
+
+
+def test_death_of_the_caller_is_death_of_the_box_and_the_next_start_sweeps(monkeypatch):
+    program = (
+        "from clawloop.sandbox import folder\nfrom clawloop.sandbox.bubblewrap import Bubblewrap\n"
+        f"from clawloop.types import Workspace\nfolder._PREFIX = {PREFIX!r}\n"
+        "with Bubblewrap().open(Workspace({'mark-of-the-killed': b''})) as box:\n"
+        "    print('open', flush=True); box.run(['sh', '-c', 'setsid sleep 4321 & sleep 4321'], timeout_s=60)"
+    )
+    top = Path(__file__).parents[2]
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=top)
+
+    def sleepers() -> bool:
+        return subprocess.run(["pgrep", "-f", "^sleep 4321"], capture_output=True, check=False).returncode == 0
+
+    assert child.stdout is not None and child.stdout.readline() == "open\n"
+    deadline = time.monotonic() + 10
+    while not sleepers() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert sleepers()  # the control: they do run
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    while sleepers() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not sleepers()
+    marks = [p for p in Path("/tmp").glob(f"{PREFIX}*/w/mark-of-the-killed")]
+    assert marks
+    monkeypatch.setattr(folders, "_STALE_S", -1.0)
+    Bubblewrap()
+    assert not any(p.exists() for p in marks)
+
+
+def test_an_open_box_is_not_swept(boxes, monkeypatch):
+    monkeypatch.setattr(folders, "_STALE_S", -1.0)
+    with boxes.open(Workspace({"a": b"1"})) as box:
+        Bubblewrap()
+        assert box.read("a", 1) == b"1"
+        assert sh(box, "cat a").stdout == b"1"
+
+
+def test_missing_bubblewrap_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InfrastructureError, match="apt install bubblewrap"):
+        Bubblewrap()
+
+
+def test_refused_namespaces_say_what_to_allow(monkeypatch, tmp_path):
+    fake = tmp_path / "bwrap"
+    fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n")
+    fake.chmod(0o755)
+    tmp_path.chmod(0o755)
+    for parent in list(tmp_path.parents)[:3]:
+        if str(parent).startswith("/tmp/"):
+            parent.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(InfrastructureError, match="No permissions to create new namespace.*sysctl"):
+        Bubblewrap()
+
+
+def test_limits_may_be_a_mapping():
+    with Bubblewrap({"wall_s": 0.3}).open(Workspace()) as box:
+        assert sh(box, "sleep 5").stopped == "timeout"
+    with pytest.raises(ValueError, match="no 'wal_s'; the names are wall_s"):
+        Bubblewrap({"wal_s": 1})
+    with pytest.raises(ValueError, match="holds no usr folder"):
+        Bubblewrap(root="/dev")
