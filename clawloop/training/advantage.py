@@ -5,9 +5,9 @@ from statistics import fmean, pstdev
 
 
 def group_relative(rewards: Sequence[float], epsilon: float) -> list[float]:
-    """A_j = (r_j - mean r) / (std r + epsilon), with the population's standard deviation (the paper does not say which).
+    """A_j = (r_j - mean r) / (std r + epsilon), with the population's standard deviation.
 
-    A unanimous group has no advantage.
+    The paper does not say which deviation. A unanimous group has no advantage.
 
     >>> [round(a, 2) for a in group_relative([1.0, 0.0, 0.0, 0.0], 0.0)]
     [1.73, -0.58, -0.58, -0.58]

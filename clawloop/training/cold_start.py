@@ -40,7 +40,9 @@ class Demonstrator:
 class Plays(Protocol):
     """Plays one trial (`rollout.episode.Episode`)."""
 
-    def __call__(self, policy: Agent, task: Task, index: int, seed: int) -> Rollout: ...
+    def __call__(self, policy: Agent, task: Task, index: int, seed: int) -> Rollout:
+        """Trial `index` of a task."""
+        ...
 
 
 def demonstrate(
@@ -79,7 +81,8 @@ class ColdStart:
     ) -> None:
         self._settings, self._synthesize, self._play, self._tracker = settings, synthesize, play, tracker
         package = Path(__file__).parents[1]
-        sources = sorted(p for room in ("synthesis", "harness") for p in (package / room).rglob("*") if p.is_file() and p.suffix != ".pyc")
+        found = (p for room in ("synthesis", "harness") for p in (package / room).rglob("*"))
+        sources = sorted(p for p in found if p.is_file() and p.suffix != ".pyc")
         key = hashlib.sha256(json.dumps([dict(settings), dict(depends)], sort_keys=True, default=str).encode())
         for path in sources:
             key.update(path.read_bytes())
@@ -107,6 +110,7 @@ class ColdStart:
             lr=float(self._settings["lr"]),
             epochs=int(self._settings["epochs"]),
             batch_size=int(self._settings["batch_size"]),
+            micro_tokens=4_096,
             warmup=0.03,
             weight_decay=0.1,
             tracker=_Renamed(self._tracker),

@@ -4,14 +4,15 @@ import logging
 import math
 import random
 import warnings
-from collections.abc import Callable, Iterator, Sequence as Many
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Many
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import lightning
 import torch
 from torch.utils.data import DataLoader
 
-from clawloop.protocols import Policy, Tracker
+from clawloop.protocols import Policy
 from clawloop.training.source import Sequence
 
 
@@ -22,7 +23,8 @@ class Trainable(Protocol):
     model: Any
     temperature: float
 
-    def renamed(self, version: str) -> Policy: ...
+    def renamed(self, version: str) -> Policy:
+        """The same policy under another name."""
 
 
 def trainable(policy: object, stage: str) -> Trainable:
@@ -32,20 +34,43 @@ def trainable(policy: object, stage: str) -> Trainable:
         TypeError: it has no weights in this process.
     """
     if not isinstance(policy, Trainable):
-        raise TypeError(f"trainer {stage}: {type(policy).__name__} has no weights to train; choose policy=hf or trainer=[].")
+        kind = type(policy).__name__
+        raise TypeError(f"trainer {stage}: {kind} has no weights to train; choose policy=hf or trainer=[].")
     return policy
 
 
-def cosine(step: int, steps: int, warmup: float) -> float:
-    """The share of the peak rate: linear over the warm-up ratio, then half a cosine to zero (Table 5).
+_PRECISIONS: dict[str, Literal["32-true", "bf16-mixed"]] = {"float32": "32-true", "bfloat16": "bf16-mixed"}
 
-    >>> [round(cosine(step, 4, 0.25), 2) for step in range(4)]
-    [1.0, 0.75, 0.25, 0.0]
+
+def check(stage: str, schedule: str, precision: str) -> None:
+    """Refuse what no stage knows.
+
+    Raises:
+        ValueError: the schedule or the precision is unknown.
+    """
+    if schedule != "cosine":
+        raise ValueError(f"trainer.{stage}.schedule is {schedule!r}; cosine is the only one.")
+    if precision not in _PRECISIONS:
+        raise ValueError(f"trainer.{stage}.precision is {precision!r}; choose {' or '.join(_PRECISIONS)}.")
+
+
+def autocast(device: torch.device, precision: str) -> torch.autocast:
+    """What Lightning wraps around a step, for forward passes outside of one."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
+
+
+def cosine(step: int, steps: int, warmup: float) -> float:
+    """The share of the peak rate: linear over the warm-up ratio, then half a cosine (Table 5).
+
+    It would be zero at the step after the last, so that none of a few steps is spent on a rate of zero.
+
+    >>> [round(cosine(step, 6, 0.3), 2) for step in range(6)]
+    [0.5, 1.0, 1.0, 0.85, 0.5, 0.15]
     """
     rising = math.ceil(steps * warmup)
     if step < rising:
         return (step + 1) / rising
-    return 0.5 * (1 + math.cos(math.pi * (step - rising + (rising > 0)) / max(1, steps - rising)))
+    return 0.5 * (1 + math.cos(math.pi * (step - rising) / (steps - rising)))
 
 
 class Module(lightning.LightningModule):
@@ -92,10 +117,18 @@ class Module(lightning.LightningModule):
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self._norm)
         if not (math.isfinite(numbers["loss"]) and torch.isfinite(norm)):
             names = ", ".join(sequence.name for sequence in batch[:3])
-            raise FloatingPointError(f"step {self._step + 1}: the loss or its gradient is not finite (batch of {names}, ...); lower the rate.")
+            raise FloatingPointError(
+                f"step {self._step + 1}: the loss or its gradient is not finite (batch of {names}, ...); lower lr."
+            )
         optimizer.step()
         self._step += 1
         self._tell(self._step, numbers | {"lr": rate, "grad_norm": float(norm), "sequences": float(len(batch))})
+
+    def transfer_batch_to_device(
+        self, batch: list[Sequence], device: torch.device, dataloader_idx: int
+    ) -> list[Sequence]:
+        """Sequences are no tensors; `packing.pack` puts them where the model is."""
+        return batch
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """AdamW (Table 5)."""
@@ -142,24 +175,41 @@ def fit(
     seed: str,
     log: Callable[[int, dict[str, float]], None],
 ) -> None:
-    """Train `model` in place with AdamW and the cosine schedule."""
+    """Train `model` in place, on the device where it is, with AdamW and the cosine schedule.
+
+    Raises:
+        ValueError: a sequence holds nothing to train.
+        FloatingPointError: the loss or its gradient stopped being finite.
+    """
+    if idle := [sequence.name for sequence in sequences if not sequence.actions]:
+        raise ValueError(f"No token of {idle[0]} is the agent's, so there is nothing to train; leave it out.")
+    device = next(model.parameters()).device
     batches = _Batches(sequences, batch_size, epochs, seed)
     module = Module(
-        model, micro, lr=lr, steps=len(batches), warmup=warmup, weight_decay=weight_decay, max_grad_norm=max_grad_norm, log=log
-    )  # fmt: skip
+        model,
+        micro,
+        lr=lr,
+        steps=len(batches),
+        warmup=warmup,
+        weight_decay=weight_decay,
+        max_grad_norm=max_grad_norm,
+        log=log,
+    )
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module="lightning")
+        warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
+        warnings.filterwarnings("ignore", ".*(does not have many workers|available but not used)", UserWarning)
         trainer = lightning.Trainer(
-            accelerator="auto",
-            devices=1,
-            precision="bf16-mixed" if precision == "bfloat16" else "32-true",
+            accelerator="gpu" if device.type == "cuda" else "cpu",
+            devices=[device.index or 0] if device.type == "cuda" else 1,
+            precision=_PRECISIONS[precision],
             max_epochs=1,
             logger=False,
             enable_checkpointing=False,
             enable_progress_bar=False,
             enable_model_summary=False,
         )
+        loader = DataLoader(_Stream(batches), batch_size=None, collate_fn=list, generator=torch.Generator())
         model.train()
-        trainer.fit(module, DataLoader(_Stream(batches), batch_size=None))
-    model.eval()
+        trainer.fit(module, loader)
+    model.to(device).eval()  # Lightning leaves it on the CPU

@@ -2,23 +2,26 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from statistics import fmean
 
 import torch
 
 from clawloop.protocols import Policy, Tracker
 from clawloop.training import loss
-from clawloop.training.fit import fit, trainable
+from clawloop.training.fit import autocast, check, fit, trainable
 from clawloop.training.packing import cut, pack
 from clawloop.training.source import Sequence, groups
 from clawloop.types import TaskPool
 
 
 class Grpo:
-    """Trains on the groups of the practice tasks, with the clipped surrogate and a KL to the policy that enters the stage.
+    """Trains on the groups of the practice tasks, with the clipped surrogate and a KL to the reference.
 
-    The mean is over trajectories of the mean over each one's trained tokens (Shao et al. 2024). The reference is theta',
-    the policy after SFT: the paper does not say which, and line 19 starts from it. Its log-probabilities are computed
-    once, before the first step, so that no second model is held.
+    The mean is over trajectories of the mean over each one's trained tokens (Shao et al. 2024). The reference is
+    theta', the policy that enters the stage: the paper does not say which, and line 19 starts from it. Its
+    log-probabilities are computed once, before the first step, so that no second model is held. At the first step
+    `drift` is logged: the mean distance, in nats a token, from the behaviour log-probabilities of the ledger to those
+    of the reference, which is SFT's doing.
 
     Args:
         lr: peak rate (Table 5).
@@ -62,8 +65,7 @@ class Grpo:
         tracker: Tracker | None = None,
         reached: Callable[[str], int] = lambda axis: 0,
     ) -> None:
-        if schedule != "cosine":
-            raise ValueError(f"trainer.grpo.schedule is {schedule!r}; cosine is the only one.")
+        check(self.name, schedule, precision)
         self._lr, self._epochs, self._batch_size = lr * lr_multiplier, epochs, batch_size
         self._warmup, self._decay, self._norm = warmup, weight_decay, max_grad_norm
         self._beta, self._clip, self._epsilon = beta, clip, epsilon
@@ -71,8 +73,15 @@ class Grpo:
         self._seed, self._tracker, self._reached = seed, tracker, reached
 
     def __call__(self, policy: Policy, practice: TaskPool, k: int) -> Policy:
-        """Theta_k: the policy after GRPO on T_k, in place."""
+        """Theta_k: the policy after GRPO on T_k, in place.
+
+        Raises:
+            TypeError: the policy has no weights in this process.
+            ValueError: it samples greedily, which gives no log-probabilities to compare with.
+        """
         target = trainable(policy, self.name)
+        if target.temperature <= 0:
+            raise ValueError(f"trainer grpo: the policy samples at temperature {target.temperature}; set one above 0.")
         drawn = groups(practice, self._max_tokens, self._epsilon)
         if self._tracker is not None:
             detail = {"k": k, "sequences": len(drawn.sequences), "groups": drawn.groups, "dropped": drawn.unanimous}
@@ -84,6 +93,9 @@ class Grpo:
     def _fit(self, model: torch.nn.Module, temperature: float, sequences: tuple[Sequence, ...], k: int) -> None:
         device = next(model.parameters()).device
         sequences = self._with_reference(model, temperature, sequences, device)
+        drift = fmean(
+            abs(one.reference[t] - one.logprobs[t]) for one in sequences for t in range(1, len(one.ids)) if one.mask[t]
+        )
         before = self._reached(self.name)
 
         def micro(batch: list[Sequence], backward: Callable[[torch.Tensor], None]) -> dict[str, float]:
@@ -101,7 +113,7 @@ class Grpo:
 
         def log(step: int, numbers: dict[str, float]) -> None:
             if self._tracker is not None:
-                self._tracker.log(self.name, before + step, numbers)
+                self._tracker.log(self.name, before + step, numbers | ({"drift": drift} if step == 1 else {}))
 
         fit(
             model,
@@ -126,7 +138,8 @@ class Grpo:
         found = [[0.0] * len(sequence.ids) for sequence in sequences]
         for part in cut(sequences, self._micro_tokens):
             packed = pack([sequences[i] for i in part], [1.0] * len(part), device)
-            values = loss.token_logprobs(model, packed, temperature).tolist()
+            with autocast(device, self._precision):
+                values = loss.token_logprobs(model, packed, temperature).tolist()
             for (i, t), value in zip(packed.origin, values, strict=True):
                 found[part[i]][t] = value
         return tuple(replace(one, reference=tuple(values)) for one, values in zip(sequences, found, strict=True))

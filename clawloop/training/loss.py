@@ -16,7 +16,7 @@ _CHUNK = 1 << 24  # values of a [tokens, V] block that are there at once
 
 
 def token_logprobs(model: Any, batch: Packed, temperature: float = 1.0) -> Tensor:
-    """log pi(a_t | ...) of the trained tokens, [A]; logits are computed at those positions only.
+    """The log pi(a_t | ...) of the trained tokens, [A]; logits are computed at those positions only.
 
     `temperature` is that of the sampling, so that the result compares with behaviour log-probabilities.
     """

@@ -16,13 +16,14 @@ from clawloop.training.source import Sequence
 class Packed:
     """Rows of sequences, and for each trained token where it is predicted and what it weighs.
 
-    `mask_B1TT` is true where a position may look: back, and within its own sequence. `origin` names, for each trained
-    token, its sequence and its place there.
+    `mask_B1TT` is true where a position may look: back, and within its own sequence. It is None where every row holds
+    one sequence, padded to the right: then causal attention alone is right, and nothing of T x T is kept. `origin`
+    names, for each trained token, its sequence and its place there.
     """
 
     ids_BT: Tensor
     position_BT: Tensor
-    mask_B1TT: Tensor
+    mask_B1TT: Tensor | None
     row_A: Tensor
     column_A: Tensor
     target_A: Tensor
@@ -68,7 +69,7 @@ def pack(sequences: Many[Sequence], weights: Many[float], device: torch.device, 
     rows = rows_of(lengths, max(capacity, *lengths))
     width = max(sum(lengths[i] for i in row) for row in rows)
     ids = torch.zeros(len(rows), width, dtype=torch.long)
-    position = torch.zeros(len(rows), width, dtype=torch.long)
+    position = torch.arange(width).repeat(len(rows), 1)
     segment = torch.full((len(rows), width), -1, dtype=torch.long)
     spots: list[tuple[int, int, int]] = []
     reals: list[tuple[float, float, float, float]] = []
@@ -85,11 +86,26 @@ def pack(sequences: Many[Sequence], weights: Many[float], device: torch.device, 
                 reals.append((one.logprobs[t], one.reference[t] if one.reference else 0.0, one.advantage, weights[i]))
                 origin.append((i, t))
             start = end
-    causal = torch.ones(width, width, dtype=torch.bool).tril()
-    same = (segment[:, :, None] == segment[:, None, :]) & causal
-    whole = torch.tensor(spots, device=device).unbind(1)
-    real = torch.tensor(reals, device=device).unbind(1)
-    return Packed(ids.to(device), position.to(device), same[:, None].to(device), *whole, *real, origin)
+    mask = None
+    if len(rows) < len(sequences):
+        segment = segment.to(device)
+        causal = torch.ones(width, width, dtype=torch.bool, device=device).tril()
+        mask = ((segment[:, :, None] == segment[:, None, :]) & causal)[:, None]
+    rows_A, columns_A, targets_A = torch.tensor(spots, device=device).unbind(1)
+    behaviour_A, reference_A, advantage_A, weight_A = torch.tensor(reals, device=device).unbind(1)
+    return Packed(
+        ids.to(device),
+        position.to(device),
+        mask,
+        rows_A,
+        columns_A,
+        targets_A,
+        behaviour_A,
+        reference_A,
+        advantage_A,
+        weight_A,
+        origin,
+    )
 
 
 def cut(sequences: Many[Sequence], micro_tokens: int) -> list[list[int]]:

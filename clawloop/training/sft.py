@@ -1,12 +1,13 @@
 """Self-distilled SFT with multi-turn loss masking (paper, 4.2; Eq. 1; Algorithm 1, line 18)."""
 
-from collections.abc import Callable, Sequence as Many
+from collections.abc import Callable
+from collections.abc import Sequence as Many
 
 import torch
 
 from clawloop.protocols import Policy, Tracker
 from clawloop.training import loss
-from clawloop.training.fit import fit, trainable
+from clawloop.training.fit import check, fit, trainable
 from clawloop.training.packing import cut, pack
 from clawloop.training.source import Sequence, successes
 from clawloop.types import TaskPool
@@ -15,8 +16,8 @@ from clawloop.types import TaskPool
 class Sft:
     """Trains on the agent's own successes, its action tokens only, end of turn included.
 
-    Eq. 1 is a sum over all tokens; here it is divided by the trained tokens of the optimizer batch, a constant of the step
-    that does not depend on how the batch is cut.
+    Eq. 1 is a sum over all tokens; here it is divided by the trained tokens of the optimizer batch, a constant of the
+    step that does not depend on how the batch is cut.
 
     Args:
         lr: peak rate (Table 5).
@@ -54,8 +55,7 @@ class Sft:
         tracker: Tracker | None = None,
         reached: Callable[[str], int] = lambda axis: 0,
     ) -> None:
-        if schedule != "cosine":
-            raise ValueError(f"trainer.sft.schedule is {schedule!r}; cosine is the only one.")
+        check(self.name, schedule, precision)
         self._lr, self._epochs, self._batch_size = lr * lr_multiplier, epochs, batch_size
         self._warmup, self._decay, self._norm = warmup, weight_decay, max_grad_norm
         self._max_tokens, self._micro_tokens, self._precision = max_tokens, micro_tokens, precision

@@ -46,9 +46,7 @@ class Capability:
         """Names of the catalogue, such as reconciliation/analysis."""
         return self._capabilities
 
-    def cards(
-        self, count: int, levels: Mapping[str, int], report: DiagnosisReport, seed: int
-    ) -> tuple[Card, ...]:
+    def cards(self, count: int, levels: Mapping[str, int], report: DiagnosisReport, seed: int) -> tuple[Card, ...]:
         """`count` cards, decided by `seed`; capabilities take turns, so that any prefix is mixed too."""
         rng = random.Random(f"{seed}/capability")
         shares = _shares(count, {name: _weight(name, report) for name in self._capabilities}, rng)

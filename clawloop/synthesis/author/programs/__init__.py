@@ -1,1 +1,0 @@
-"""The modules that generators are put together from: standard library only, seeded, and complete in themselves."""
