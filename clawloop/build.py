@@ -96,8 +96,11 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
     levels = [int(level) for level in config["probe"]["levels"]]
     each = int(config["probe"]["tasks"]) // len(levels)
     probes = [(level, synthesis(each, NoGrowth(level), PROBE_SEED + level, domains=held_domains())) for level in levels]
-    probe_tasks = lambda: _probe_tasks(ledger, probes, screen, policy)  # noqa: E731
-    inner = SimpleNamespace(
+
+    def probe_tasks() -> tuple[Task, ...]:
+        return _probe_tasks(ledger, probes, screen, policy)
+
+    inner: Any = SimpleNamespace(
         synthesize=synthesis(int(config["candidates"]), difficulty, seed),
         screen=screen,
         roll_out=collect,
@@ -108,10 +111,9 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
     )
     trained = hasattr(policy, "model")
     stages = parts(config["trainer"], seed=seed, tracker=tracker, reached=ledger.reached) if trained else {}
-    cold = ColdStart(
-        config["cold_start"], synthesis(int(config["cold_start"]["demonstrations"] or 1), NoGrowth(0), COLD_SEED),
-        episode, tracker, cache(), {"weights": weights.digest(source), "harness": config["harness"], "routine": config["routine"]},
-    )  # fmt: skip
+    depends = {"weights": weights.digest(source), "harness": config["harness"], "routine": config["routine"]}
+    teach = synthesis(int(config["cold_start"]["demonstrations"] or 1), NoGrowth(0), COLD_SEED)
+    cold = ColdStart(config["cold_start"], teach, episode, tracker, cache(), depends)
 
     def ended(name: str, k: int, seconds: float, repeated: bool) -> None:
         tracker.event("phase", {"name": name, "k": k, "seconds": seconds, "repeated": repeated})
@@ -134,10 +136,14 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
         print(tables.show(folder), flush=True)
         return content
 
-    return Built(_plan(config, folder, list(stages), resumed=ledger.ended("synthesize", 1) is not None), run, tracker.close)
+    return Built(
+        _plan(config, folder, list(stages), resumed=ledger.ended("synthesize", 1) is not None), run, tracker.close
+    )
 
 
-def _probe_tasks(ledger: Ledger, probes: list[tuple[int, Synthesize]], screen: Screen, policy: Policy) -> tuple[Task, ...]:
+def _probe_tasks(
+    ledger: Ledger, probes: list[tuple[int, Synthesize]], screen: Screen, policy: Policy
+) -> tuple[Task, ...]:
     """The probe: screened tasks from held domains, the same for every run; made once and kept in the ledger."""
     if ledger.ended("probe_tasks", 0) is None:
         made: list[Candidate] = []
@@ -158,9 +164,9 @@ def _plan(config: Mapping[str, Any], folder: Path, stages: list[str], *, resumed
         f"{'resuming' if resumed else 'run'}: {config['name']}, seed {config['seed']}, in {folder}",
         f"model: {config['model']['source']} through {str(config['policy']['_target_']).rsplit('.', 1)[1]}"
         + (f", after a cold start on {cold} demonstrations" if cold else ""),
-        f"probe: {probe['tasks']} tasks x {probe['trials']} trials at levels {probe['levels']}, for theta_0 to theta_{k}",
+        f"probe: {probe['tasks']} tasks x {probe['trials']} trials at levels {probe['levels']}, theta_0 to theta_{k}",
         f"{k} iterations of: {count} candidates, screened by {', '.join(config['check'])};"
         f" up to {count} x {n} = {count * n} rollouts, {config['workers']} at once;",
         f"  tasks with {config['band']['low']} to {config['band']['high']} passes of {n} admitted,"
-        f" {config['split']['held_out']:.0%} of them held out; then {', '.join(stages) or 'no training'} and a diagnosis",
+        f" {config['split']['held_out']:.0%} held out; then {', '.join(stages) or 'no training'} and a diagnosis",
     )

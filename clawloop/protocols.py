@@ -1,6 +1,6 @@
 """Every seam of the program, on one page. A part is one class that fits one of these, and one yaml that names it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, Self
@@ -52,7 +52,9 @@ class Policy(Agent, Protocol):
 class Sandbox(Protocol):
     """One open box with one workspace. Every process of a command is dead when `run` returns."""
 
-    def run(self, command: Sequence[str], *, timeout_s: float | None = None, environment: Mapping[str, str] | None = None) -> CommandResult: ...
+    def run(
+        self, command: Sequence[str], *, timeout_s: float | None = None, environment: Mapping[str, str] | None = None
+    ) -> CommandResult: ...
     def read(self, path: str, limit: int) -> bytes: ...
     def write(self, path: str, data: bytes) -> None: ...
     def snapshot(self) -> Snapshot: ...
@@ -61,7 +63,9 @@ class Sandbox(Protocol):
 class Sandboxes(Protocol):
     """Opens boxes. Leaving the context destroys the box and everything in it."""
 
-    def open(self, workspace: Workspace, limits: Limits | None = None, *, hostname: str = "box", on_disk: bool = False) -> AbstractContextManager[Sandbox]: ...
+    def open(
+        self, workspace: Workspace, limits: Limits | None = None, *, hostname: str = "box", on_disk: bool = False
+    ) -> AbstractContextManager[Sandbox]: ...
 
 
 class Harness(Protocol):
@@ -141,13 +145,16 @@ class Tracker(Protocol):
 
 
 class Phases(Protocol):
-    """What the loop is handed. Each is a callable; logging, resuming and timing are wrapped around them in `build`."""
+    """What the loop is handed; logging, resuming and timing are wrapped around each phase in `build`."""
 
-    synthesize: Callable[[Policy, DiagnosisReport, int], tuple[Candidate, ...]]
-    screen: Callable[[tuple[Candidate, ...], int], Screening]
-    roll_out: Callable[[Policy, tuple[Task, ...], int, str], tuple[RolloutGroup, ...]]
-    admit: Callable[[tuple[RolloutGroup, ...], int], TaskPool]
-    split: Callable[[TaskPool, int], tuple[TaskPool, TaskPool]]
-    train: Sequence[Stage]
-    diagnose: Callable[[Policy, tuple[RolloutGroup, ...], tuple[RolloutGroup, ...], int], DiagnosisReport]
-    evaluate: Callable[[Policy, int], None]
+    @property
+    def train(self) -> Sequence[Stage]: ...
+    def synthesize(self, policy: Policy, report: DiagnosisReport, k: int) -> tuple[Candidate, ...]: ...
+    def screen(self, candidates: tuple[Candidate, ...], k: int) -> Screening: ...
+    def roll_out(self, policy: Policy, tasks: tuple[Task, ...], n: int, at: str) -> tuple[RolloutGroup, ...]: ...
+    def admit(self, groups: tuple[RolloutGroup, ...], k: int) -> TaskPool: ...
+    def split(self, pool: TaskPool, k: int) -> tuple[TaskPool, TaskPool]: ...
+    def diagnose(
+        self, policy: Policy, trials: tuple[RolloutGroup, ...], groups: tuple[RolloutGroup, ...], k: int
+    ) -> DiagnosisReport: ...
+    def evaluate(self, policy: Policy, k: int) -> None: ...

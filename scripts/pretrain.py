@@ -56,7 +56,13 @@ class Names:
         return names
 
     def number(self) -> str:
-        return self.rng.choice([str(self.rng.randint(1, 99)), str(self.rng.randint(1, 999)), f"{self.rng.randint(0, 99)}.{self.rng.randint(1, 9)}"])
+        return self.rng.choice(
+            [
+                str(self.rng.randint(1, 99)),
+                str(self.rng.randint(1, 999)),
+                f"{self.rng.randint(0, 99)}.{self.rng.randint(1, 9)}",
+            ]
+        )
 
     def value(self) -> str:
         return self.ident() if self.rng.random() < 0.85 else f"{self.word()[0].upper()}{self.rng.randint(1, 999)}"
@@ -103,21 +109,42 @@ def condition(n: Names, t: Table) -> tuple[str, str]:
     kind = n.rng.randrange(6)
     if kind < 3:
         v = n.value()
-        words = [f"whose {m} is {v}", f"where {m} is {v}", f"with {m} {v}", f"having {m} equal to {v}", f"with {m} = {v}"]
+        words = [
+            f"whose {m} is {v}",
+            f"where {m} is {v}",
+            f"with {m} {v}",
+            f"having {m} equal to {v}",
+            f"with {m} = {v}",
+        ]
         return n.rng.choice(words), f'${i}=="{v}"'
     x = n.number()
     if kind == 3:
-        words = [f"whose {m} is over {x}", f"where {m} is above {x}", f"with {m} greater than {x}", f"with {m} more than {x}"]
+        words = [
+            f"whose {m} is over {x}",
+            f"where {m} is above {x}",
+            f"with {m} greater than {x}",
+            f"with {m} more than {x}",
+        ]
         return n.rng.choice(words), f"${i}>{x}"
     if kind == 4:
-        words = [f"whose {m} is under {x}", f"where {m} is below {x}", f"with {m} less than {x}", f"with {m} at most {x}"]
+        words = [
+            f"whose {m} is under {x}",
+            f"where {m} is below {x}",
+            f"with {m} less than {x}",
+            f"with {m} at most {x}",
+        ]
         k = n.rng.randrange(4)
         return words[k], f"${i}<{'=' if k == 3 else ''}{x}"
     if len(t.columns) < 3:
         return f"where {m} is at least {x}", f"${i}>={x}"
     a, b = t.pick(2)
     p, q = t.named(a), t.named(b)
-    words = [f"where {p} differs from {q}", f"whose {p} is not {q}", f"in which {p} and {q} differ", f"where {p} does not match {q}"]
+    words = [
+        f"where {p} differs from {q}",
+        f"whose {p} is not {q}",
+        f"in which {p} and {q} differ",
+        f"where {p} does not match {q}",
+    ]
     return n.rng.choice(words), f"${t.index(a)}!=${t.index(b)}"
 
 
@@ -128,27 +155,66 @@ def scalar(n: Names) -> tuple[str, str]:
     i, f, m = t.index(c), t.file, t.named(c)
     kind = n.rng.randrange(10)
     if kind == 0:
-        ask = n.rng.choice(["How many data rows does it have?", "Count its rows without the header.", "Find the number of records."])
+        ask = n.rng.choice(
+            ["How many data rows does it have?", "Count its rows without the header.", "Find the number of records."]
+        )
         return f"{t.says()} {ask}", f"awk -F, 'NR>1{{n++}} END{{print n+0}}' {f}"
     if kind in (1, 2, 3):
         words, test = condition(n, t)
-        ask = n.rng.choice(["Count the rows", "How many rows are there", "Find the number of rows", "Count the records", "Give the count of entries"])
+        ask = n.rng.choice(
+            [
+                "Count the rows",
+                "How many rows are there",
+                "Find the number of rows",
+                "Count the records",
+                "Give the count of entries",
+            ]
+        )
         return f"{t.says()} {ask} {words}.", f"awk -F, 'NR>1&&{test}{{n++}} END{{print n+0}}' {f}"
     if kind in (4, 5):
-        ask = n.rng.choice([f"Add up {m}", f"Sum the {m} column", f"What is the total {m}", f"Total {m} over all rows", f"Find the sum of {m}"])
+        ask = n.rng.choice(
+            [
+                f"Add up {m}",
+                f"Sum the {m} column",
+                f"What is the total {m}",
+                f"Total {m} over all rows",
+                f"Find the sum of {m}",
+            ]
+        )
         return f"{t.says()} {ask}.", f"awk -F, 'NR>1{{s+=${i}}} END{{print s+0}}' {f}"
     if kind == 6:
         words, test = condition(n, t)
-        ask = n.rng.choice([f"Add up {m} of the rows", f"Sum {m} over rows", f"Total {m} for entries", f"Find the sum of {m} over rows"])
+        ask = n.rng.choice(
+            [
+                f"Add up {m} of the rows",
+                f"Sum {m} over rows",
+                f"Total {m} for entries",
+                f"Find the sum of {m} over rows",
+            ]
+        )
         return f"{t.says()} {ask} {words}.", f"awk -F, 'NR>1&&{test}{{s+=${i}}} END{{print s+0}}' {f}"
     if kind == 7:
-        ask = n.rng.choice([f"What is the mean {m} to two decimals", f"Average {m}, 2 decimals", f"Find the average of {m} rounded to 2 places"])
+        ask = n.rng.choice(
+            [
+                f"What is the mean {m} to two decimals",
+                f"Average {m}, 2 decimals",
+                f"Find the average of {m} rounded to 2 places",
+            ]
+        )
         return f"{t.says()} {ask}.", f"awk -F, 'NR>1{{s+=${i};n++}} END{{printf \"%.2f\\n\",s/n}}' {f}"
     if kind == 8:
         big = n.rng.random() < 0.5
-        ask = n.rng.choice([f"Find the {'largest' if big else 'smallest'} {m}", f"What is the {'highest' if big else 'lowest'} {m}", f"Get the {'maximum' if big else 'minimum'} of {m}"])
+        ask = n.rng.choice(
+            [
+                f"Find the {'largest' if big else 'smallest'} {m}",
+                f"What is the {'highest' if big else 'lowest'} {m}",
+                f"Get the {'maximum' if big else 'minimum'} of {m}",
+            ]
+        )
         return f"{t.says()} {ask}.", f"awk -F, 'NR>1' {f} | cut -d, -f{i} | sort -n{'r' if big else ''} | head -n 1"
-    ask = n.rng.choice([f"How many distinct {m} values are there", f"Count the different {m}", f"Count unique values of {m}"])
+    ask = n.rng.choice(
+        [f"How many distinct {m} values are there", f"Count the different {m}", f"Count unique values of {m}"]
+    )
     return f"{t.says()} {ask}.", f"awk -F, 'NR>1' {f} | cut -d, -f{i} | sort -u | wc -l"
 
 
@@ -163,16 +229,33 @@ def joined(n: Names) -> tuple[str, str]:
     kind = n.rng.randrange(4)
     if kind == 0:
         ask = f"Join them on {key} (${ka} and ${kb}) and sum {a.named(ca)} times {b.named(cb)}."
-        return f"{head} {ask}", f"awk -F, 'NR==FNR{{m[${kb}]=${ib};next}} FNR>1{{s+=${ia}*m[${ka}]}} END{{print s+0}}' {tail}"
+        return (
+            f"{head} {ask}",
+            f"awk -F, 'NR==FNR{{m[${kb}]=${ib};next}} FNR>1{{s+=${ia}*m[${ka}]}} END{{print s+0}}' {tail}",
+        )
     if kind == 1:
-        ask = n.rng.choice([f"Count the rows of {a.file} whose {a.named(key)} is missing from {b.file} (${kb}).", f"How many {a.named(key)} of {a.file} are not in {b.file} (${kb})?"])
-        return f"{head} {ask}", f"awk -F, 'NR==FNR{{m[${kb}]=1;next}} FNR>1&&!(${ka} in m){{n++}} END{{print n+0}}' {tail}"
+        ask = n.rng.choice(
+            [
+                f"Count the rows of {a.file} whose {a.named(key)} is missing from {b.file} (${kb}).",
+                f"How many {a.named(key)} of {a.file} are not in {b.file} (${kb})?",
+            ]
+        )
+        return (
+            f"{head} {ask}",
+            f"awk -F, 'NR==FNR{{m[${kb}]=1;next}} FNR>1&&!(${ka} in m){{n++}} END{{print n+0}}' {tail}",
+        )
     if kind == 2:
         ask = f"Matched by {key} (${ka} and ${kb}), count where {a.named(ca)} of {a.file} differs from {b.named(cb)} of {b.file}."
-        return f"{head} {ask}", f"awk -F, 'NR==FNR{{m[${kb}]=${ib};next}} FNR>1&&(${ka} in m)&&${ia}!=m[${ka}]{{n++}} END{{print n+0}}' {tail}"
+        return (
+            f"{head} {ask}",
+            f"awk -F, 'NR==FNR{{m[${kb}]=${ib};next}} FNR>1&&(${ka} in m)&&${ia}!=m[${ka}]{{n++}} END{{print n+0}}' {tail}",
+        )
     v = n.value()
     ask = f"Matched by {key} (${ka} and ${kb}), sum {a.named(ca)} of {a.file} where {b.named(cb)} in {b.file} is {v}."
-    return f"{head} {ask}", f"awk -F, 'NR==FNR{{m[${kb}]=${ib};next}} FNR>1&&m[${ka}]==\"{v}\"{{s+=${ia}}} END{{print s+0}}' {tail}"
+    return (
+        f"{head} {ask}",
+        f"awk -F, 'NR==FNR{{m[${kb}]=${ib};next}} FNR>1&&m[${ka}]==\"{v}\"{{s+=${ia}}} END{{print s+0}}' {tail}",
+    )
 
 
 def stored(n: Names, make: Callable[[Names], tuple[str, str]]) -> tuple[str, str]:
@@ -183,7 +266,13 @@ def stored(n: Names, make: Callable[[Names], tuple[str, str]]) -> tuple[str, str
     if kind == 0:
         return f"{ask} Write it to {out}.txt.", f"{command} > {out}.txt"
     if kind in (1, 2):
-        words = n.rng.choice([f'Write {{"{key}": N}} to {out}.json.', f"Save it as {key} in {out}.json.", f"Store it in {out}.json under the key {key}."])
+        words = n.rng.choice(
+            [
+                f'Write {{"{key}": N}} to {out}.json.',
+                f"Save it as {key} in {out}.json.",
+                f"Store it in {out}.json under the key {key}.",
+            ]
+        )
         return f"{ask} {words}", f'echo "{{\\"{key}\\": $({command})}}" > {out}.json'
     words = f"Write the line {key}: N to {out}.md and {key} as JSON to {out}.json."
     return f"{ask} {words}", f'n=$({command}); echo "{key}: $n" > {out}.md; echo "{{\\"{key}\\": $n}}" > {out}.json'
@@ -197,56 +286,161 @@ def listing(n: Names) -> tuple[str, str]:
     kind = n.rng.randrange(9)
     words, test = condition(n, t)
     if kind in (0, 1):
-        ask = n.rng.choice([f"Write the {m} of rows {words} to {out}, one a line", f"List {m} for rows {words} in {out}", f"Put the {m} of every row {words} into {out}"])
+        ask = n.rng.choice(
+            [
+                f"Write the {m} of rows {words} to {out}, one a line",
+                f"List {m} for rows {words} in {out}",
+                f"Put the {m} of every row {words} into {out}",
+            ]
+        )
         return f"{t.says()} {ask}.", f"awk -F, 'NR>1&&{test}{{print ${i}}}' {f} > {out}"
     if kind in (2, 3):
-        ask = n.rng.choice([f"Keep the header and the rows {words}; write them to {out}", f"Copy rows {words}, with the header, to {out}", f"Filter rows {words} into {out}, header first"])
+        ask = n.rng.choice(
+            [
+                f"Keep the header and the rows {words}; write them to {out}",
+                f"Copy rows {words}, with the header, to {out}",
+                f"Filter rows {words} into {out}, header first",
+            ]
+        )
         return f"{t.says()} {ask}.", f"awk -F, 'NR==1||{test}' {f} > {out}"
     if kind == 4:
-        ask = n.rng.choice([f"Write each {m} once, sorted, to {out}", f"List the distinct {m} in order in {out}", f"Put the sorted unique {m} into {out}"])
+        ask = n.rng.choice(
+            [
+                f"Write each {m} once, sorted, to {out}",
+                f"List the distinct {m} in order in {out}",
+                f"Put the sorted unique {m} into {out}",
+            ]
+        )
         return f"{t.says()} {ask}.", f"awk -F, 'NR>1' {f} | cut -d, -f{i} | sort -u > {out}"
     if kind == 5:
         (d,) = t.pick()
-        ask = n.rng.choice([f"Sum {t.named(d)} for each {m} into {out}, sorted", f"Write the total {t.named(d)} per {m} to {out}, sorted", f"Total {t.named(d)} by {m}, sorted, in {out}"])
-        return f"{t.says()} {ask}.", f"awk -F, 'NR>1{{s[${i}]+=${t.index(d)}}} END{{for(k in s) print k\",\"s[k]}}' {f} | sort > {out}"
+        ask = n.rng.choice(
+            [
+                f"Sum {t.named(d)} for each {m} into {out}, sorted",
+                f"Write the total {t.named(d)} per {m} to {out}, sorted",
+                f"Total {t.named(d)} by {m}, sorted, in {out}",
+            ]
+        )
+        return (
+            f"{t.says()} {ask}.",
+            f"awk -F, 'NR>1{{s[${i}]+=${t.index(d)}}} END{{for(k in s) print k\",\"s[k]}}' {f} | sort > {out}",
+        )
     if kind == 6:
-        ask = n.rng.choice([f"Sort the rows by {m} without the header into {out}", f"Order its data rows by {m} and write them to {out}"])
+        ask = n.rng.choice(
+            [
+                f"Sort the rows by {m} without the header into {out}",
+                f"Order its data rows by {m} and write them to {out}",
+            ]
+        )
         return f"{t.says()} {ask}.", f"awk -F, 'NR>1' {f} | sort -t, -k{i},{i} > {out}"
     if kind == 7:
-        ask = n.rng.choice([f"Write one file for each {m}, named after it, with its rows", f"Split the rows by {m} into a file each"])
+        ask = n.rng.choice(
+            [f"Write one file for each {m}, named after it, with its rows", f"Split the rows by {m} into a file each"]
+        )
         return f"{t.says()} {ask}.", f"awk -F, 'NR>1{{print > (${i}\".csv\")}}' {f}"
     key = n.word()
     a, b = Table(n, key), Table(n, key)
-    ask = n.rng.choice([f"Write the {a.named(key)} of {a.file} that are missing from {b.file} (${b.index(key)}) to {out}.", f"List in {out} every {a.named(key)} in {a.file} but not in {b.file} (${b.index(key)})."])
-    return f"{a.says()} {b.says()} {ask}", f"awk -F, 'NR==FNR{{m[${b.index(key)}]=1;next}} FNR>1&&!(${a.index(key)} in m){{print ${a.index(key)}}}' {b.file} {a.file} > {out}"
+    ask = n.rng.choice(
+        [
+            f"Write the {a.named(key)} of {a.file} that are missing from {b.file} (${b.index(key)}) to {out}.",
+            f"List in {out} every {a.named(key)} in {a.file} but not in {b.file} (${b.index(key)}).",
+        ]
+    )
+    return (
+        f"{a.says()} {b.says()} {ask}",
+        f"awk -F, 'NR==FNR{{m[${b.index(key)}]=1;next}} FNR>1&&!(${a.index(key)} in m){{print ${a.index(key)}}}' {b.file} {a.file} > {out}",
+    )
 
 
 def plain(n: Names) -> tuple[str, str]:
     """A request about files as such: lines, words, folders, names."""
-    f, g, d = n.ident() + n.rng.choice([".txt", ".log", ".csv", ".md"]), n.ident() + n.rng.choice([".txt", ".log", ".csv"]), n.ident()
+    f, g, d = (
+        n.ident() + n.rng.choice([".txt", ".log", ".csv", ".md"]),
+        n.ident() + n.rng.choice([".txt", ".log", ".csv"]),
+        n.ident(),
+    )
     w, ext, k = n.value(), n.rng.choice(["csv", "txt", "log", "md", "json"]), n.rng.randint(1, 9)
     r = n.rng.choice
     return r(
         [
-            lambda: (r([f"Count the lines of {f} into {g}.", f"Write how many lines {f} has to {g}."]), f"wc -l < {f} > {g}"),
-            lambda: (r([f"Count lines of {f} with {w} into {g}.", f"How many lines of {f} contain {w}? Write it to {g}."]), f"grep -c {w} {f} > {g}"),
-            lambda: (r([f"Write the lines of {f} that contain {w} to {g}.", f"Copy every line of {f} mentioning {w} into {g}."]), f"grep {w} {f} > {g}"),
-            lambda: (r([f"Drop the lines of {f} with {w} and write the rest to {g}.", f"Write the lines of {f} without {w} to {g}."]), f"grep -v {w} {f} > {g}"),
+            lambda: (
+                r([f"Count the lines of {f} into {g}.", f"Write how many lines {f} has to {g}."]),
+                f"wc -l < {f} > {g}",
+            ),
+            lambda: (
+                r([f"Count lines of {f} with {w} into {g}.", f"How many lines of {f} contain {w}? Write it to {g}."]),
+                f"grep -c {w} {f} > {g}",
+            ),
+            lambda: (
+                r(
+                    [
+                        f"Write the lines of {f} that contain {w} to {g}.",
+                        f"Copy every line of {f} mentioning {w} into {g}.",
+                    ]
+                ),
+                f"grep {w} {f} > {g}",
+            ),
+            lambda: (
+                r(
+                    [
+                        f"Drop the lines of {f} with {w} and write the rest to {g}.",
+                        f"Write the lines of {f} without {w} to {g}.",
+                    ]
+                ),
+                f"grep -v {w} {f} > {g}",
+            ),
             lambda: (r([f"Sort {f} into {g}.", f"Write the lines of {f} in order to {g}."]), f"sort {f} > {g}"),
-            lambda: (r([f"Merge {f} and {d}.txt into {g}, sorted, each line once.", f"Put the sorted union of {f} and {d}.txt into {g}."]), f"sort -u {f} {d}.txt > {g}"),
-            lambda: (r([f"Append {d}.txt to {f} as {g}.", f"Join {f} and {d}.txt end to end in {g}."]), f"cat {f} {d}.txt > {g}"),
-            lambda: (r([f"Write the first {k} lines of {f} to {g}.", f"Put the top {k} lines of {f} in {g}."]), f"head -n {k} {f} > {g}"),
-            lambda: (r([f"Write the last {k} lines of {f} to {g}.", f"Put the final {k} lines of {f} in {g}."]), f"tail -n {k} {f} > {g}"),
+            lambda: (
+                r(
+                    [
+                        f"Merge {f} and {d}.txt into {g}, sorted, each line once.",
+                        f"Put the sorted union of {f} and {d}.txt into {g}.",
+                    ]
+                ),
+                f"sort -u {f} {d}.txt > {g}",
+            ),
+            lambda: (
+                r([f"Append {d}.txt to {f} as {g}.", f"Join {f} and {d}.txt end to end in {g}."]),
+                f"cat {f} {d}.txt > {g}",
+            ),
+            lambda: (
+                r([f"Write the first {k} lines of {f} to {g}.", f"Put the top {k} lines of {f} in {g}."]),
+                f"head -n {k} {f} > {g}",
+            ),
+            lambda: (
+                r([f"Write the last {k} lines of {f} to {g}.", f"Put the final {k} lines of {f} in {g}."]),
+                f"tail -n {k} {f} > {g}",
+            ),
             lambda: (r([f"Rename {f} to {g}.", f"Give {f} the name {g}."]), f"mv {f} {g}"),
             lambda: (r([f"Copy {f} to {g}.", f"Make a copy of {f} named {g}."]), f"cp {f} {g}"),
             lambda: (r([f"Delete {f}.", f"Remove the file {f}."]), f"rm {f}"),
-            lambda: (r([f"Make a folder {d} and move {f} into it.", f"Move {f} into the new folder {d}."]), f"mkdir -p {d} && mv {f} {d}/"),
-            lambda: (r([f"Move every {ext} file into the folder {d}.", f"Create {d} and put all {ext} files there."]), f"mkdir -p {d} && mv *.{ext} {d}/"),
-            lambda: (r([f"Copy all {ext} files to the folder {d}.", f"Create {d} with a copy of each {ext} file."]), f"mkdir -p {d} && cp *.{ext} {d}/"),
-            lambda: (r([f"Move every file that contains {w} into the folder {d}.", f"Put the files mentioning {w} into a new folder {d}."]), f"mkdir -p {d} && mv $(grep -l {w} *) {d}/"),
+            lambda: (
+                r([f"Make a folder {d} and move {f} into it.", f"Move {f} into the new folder {d}."]),
+                f"mkdir -p {d} && mv {f} {d}/",
+            ),
+            lambda: (
+                r([f"Move every {ext} file into the folder {d}.", f"Create {d} and put all {ext} files there."]),
+                f"mkdir -p {d} && mv *.{ext} {d}/",
+            ),
+            lambda: (
+                r([f"Copy all {ext} files to the folder {d}.", f"Create {d} with a copy of each {ext} file."]),
+                f"mkdir -p {d} && cp *.{ext} {d}/",
+            ),
+            lambda: (
+                r(
+                    [
+                        f"Move every file that contains {w} into the folder {d}.",
+                        f"Put the files mentioning {w} into a new folder {d}.",
+                    ]
+                ),
+                f"mkdir -p {d} && mv $(grep -l {w} *) {d}/",
+            ),
             lambda: (r([f"Delete every {ext} file.", f"Remove all {ext} files."]), f"rm *.{ext}"),
             lambda: (r([f"Create the folders {d} and {w}.", f"Make two folders, {d} and {w}."]), f"mkdir -p {d} {w}"),
-            lambda: (r([f"In {f} replace {d} by {w}.", f"Change {d} to {w} everywhere in {f}."]), f"sed -i 's/{d}/{w}/g' {f}"),
+            lambda: (
+                r([f"In {f} replace {d} by {w}.", f"Change {d} to {w} everywhere in {f}."]),
+                f"sed -i 's/{d}/{w}/g' {f}",
+            ),
         ]
     )()
 
@@ -260,9 +454,15 @@ def columns(n: Names) -> tuple[str, str]:
     if kind == 0:
         return f"{t.says()} {n.rng.choice(['Print', 'Show', 'Give'])} {t.named(a)}.", f"cut -d, -f{t.index(a)} {f}"
     if kind == 1:
-        return f"{t.says()} {n.rng.choice(['Print', 'Show'])} {t.named(a)} and {t.named(b)}.", f"awk -F, '{{print ${t.index(a)},${t.index(b)}}}' {f}"
+        return (
+            f"{t.says()} {n.rng.choice(['Print', 'Show'])} {t.named(a)} and {t.named(b)}.",
+            f"awk -F, '{{print ${t.index(a)},${t.index(b)}}}' {f}",
+        )
     if kind == 2:
-        return f"{t.says()} {n.rng.choice(['Print', 'Show', 'List'])} {t.named(a)} of rows {words}.", f"awk -F, 'NR>1&&{test}{{print ${t.index(a)}}}' {f}"
+        return (
+            f"{t.says()} {n.rng.choice(['Print', 'Show', 'List'])} {t.named(a)} of rows {words}.",
+            f"awk -F, 'NR>1&&{test}{{print ${t.index(a)}}}' {f}",
+        )
     return f"{t.says()} {n.rng.choice(['Print', 'Show', 'Keep'])} rows {words}.", f"awk -F, '{test}' {f}"
 
 
@@ -319,9 +519,13 @@ def train_tokenizer(vocabulary: int) -> PreTrainedTokenizerFast:
     """A byte-level BPE over the corpus, digits apart."""
     n = Names(random.Random(1))
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=vocabulary, special_tokens=SPECIAL, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary, special_tokens=SPECIAL, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+    )
     tokenizer.train_from_iterator(("".join(example(n)) for _ in range(20_000)), trainer)
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|pad|>")
     fast.chat_template = CHATML
@@ -335,11 +539,16 @@ def batches(tokenizer: PreTrainedTokenizerFast, n: Names, size: int):  # noqa: A
     """
     pieces = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     digits = {i for i, piece in enumerate(pieces) if piece in "12345"}
-    leads = {i for i, piece in enumerate(pieces) if piece.endswith(("$", "-f", "-k"))} | {pieces.index("f"), pieces.index("k")}
+    leads = {i for i, piece in enumerate(pieces) if piece.endswith(("$", "-f", "-k"))} | {
+        pieces.index("f"),
+        pieces.index("k"),
+    }
     while True:
         rows = []
         pairs = [document(*example(n)) for _ in range(size * 16)]
-        for p, r in zip(tokenizer([p for p, _ in pairs])["input_ids"], tokenizer([r for _, r in pairs])["input_ids"], strict=True):
+        for p, r in zip(
+            tokenizer([p for p, _ in pairs])["input_ids"], tokenizer([r for _, r in pairs])["input_ids"], strict=True
+        ):
             rows.append((p, r))
         rows.sort(key=lambda x: len(x[0]) + len(x[1]))
         groups = [rows[i : i + size] for i in range(0, len(rows), size)]
@@ -433,7 +642,19 @@ def main() -> None:
             shown = time.monotonic()
             keep(model, tokenizer, args.out, {"parameters": size, "steps": step, "partial": True})
             print(f"step {step} {shown - started:.0f}s tokens {tokens:,} loss {loss.item():.4f}", flush=True)
-    keep(model, tokenizer, args.out, {"parameters": size, "steps": step, "examples": step * args.batch, "tokens": tokens, "minutes": args.minutes, "seed": args.seed})
+    keep(
+        model,
+        tokenizer,
+        args.out,
+        {
+            "parameters": size,
+            "steps": step,
+            "examples": step * args.batch,
+            "tokens": tokens,
+            "minutes": args.minutes,
+            "seed": args.seed,
+        },
+    )
 
 
 if __name__ == "__main__":

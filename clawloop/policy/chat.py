@@ -18,7 +18,9 @@ class Chat:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         if tokenizer.chat_template is None or tokenizer.eos_token_id is None:
-            raise ValueError(f"model: {tokenizer.name_or_path} has no chat template or no end-of-turn token; use an instruct model.")
+            raise ValueError(
+                f"model: {tokenizer.name_or_path} has no chat template or no end-of-turn token; use an instruct model."
+            )
         self.tokenizer = tokenizer
         self.end = int(tokenizer.eos_token_id)
         self._opening = lru_cache(maxsize=4096)(self._encode_opening)
@@ -44,7 +46,11 @@ class Chat:
         return self._encode(str(self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)))
 
     def _encode_bridge(self, role: str, content: str) -> tuple[int, ...]:
-        turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _MARK}, {"role": role, "content": content}]
+        turns = [
+            {"role": "user", "content": "?"},
+            {"role": "assistant", "content": _MARK},
+            {"role": role, "content": content},
+        ]
         text = str(self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
         end = str(self.tokenizer.eos_token)
         return self._encode(text[text.index(end, text.index(_MARK)) + len(end) :])

@@ -11,7 +11,7 @@ from typing import Any, Self
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from clawloop.policy.cache import Prefix, Prefixes, RowCache
 from clawloop.policy.chat import Chat
@@ -64,8 +64,9 @@ class HfPolicy:
         if threads is not None:
             torch.set_num_threads(threads)
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.tokenizer = AutoTokenizer.from_pretrained(weights)
-        self.model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32).to(device).eval()
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(str(weights))
+        network: Any = AutoModelForCausalLM.from_pretrained(str(weights), dtype=torch.float32)
+        self.model: Any = network.to(device).eval()
         self.chat = Chat(self.tokenizer)
         self.temperature, self.slots = temperature, slots
         self.context = min(context, int(self.model.config.max_position_embeddings))
@@ -100,7 +101,9 @@ class HfPolicy:
             state |= load_file(part)
         missing, unexpected = self.model.load_state_dict({k: v.float() for k, v in state.items()}, strict=False)
         if unexpected or set(missing) - set(self.model._tied_weights_keys or ()):
-            raise ValueError(f"{folder}: these weights do not fit {self.model.config.model_type}: {[*missing, *unexpected][:3]}.")
+            raise ValueError(
+                f"{folder}: these weights do not fit {self.model.config.model_type}: {[*missing, *unexpected][:3]}."
+            )
         self.model.tie_weights()
         return self.renamed(version)
 
@@ -195,12 +198,16 @@ class HfPolicy:
         last = torch.stack([torch.arange(len(rows), device=device), lengths - 1])
         return self._forward(cache, slice(first, first + len(rows)), ids_RQ, position_RQ, last)[:, 0]
 
-    def _forward(self, cache: RowCache, rows: slice, ids_RQ: Tensor, position_RQ: Tensor, last: Tensor | None = None) -> Tensor:
+    def _forward(
+        self, cache: RowCache, rows: slice, ids_RQ: Tensor, position_RQ: Tensor, last: Tensor | None = None
+    ) -> Tensor:
         """Logits [R, 1, V] at the last position of each row, or at `last` (row, position) pairs."""
         mask = cache.aim(rows, position_RQ)
         backbone: Any = self.model.get_decoder()
         with torch.autocast(ids_RQ.device.type, self._autocast, enabled=self._autocast is not None):
-            hidden_RQE = backbone(input_ids=ids_RQ, attention_mask=mask, position_ids=position_RQ, cache=cache).last_hidden_state
+            hidden_RQE = backbone(
+                input_ids=ids_RQ, attention_mask=mask, position_ids=position_RQ, cache=cache
+            ).last_hidden_state
             hidden_RE = hidden_RQE[:, -1] if last is None else hidden_RQE[last[0], last[1]]
             head: Any = self.model.get_output_embeddings()
             return torch.as_tensor(head(hidden_RE)).float()[:, None]

@@ -105,7 +105,7 @@ class Box:
 
 
 def environment_options(variables: Mapping[str, str]) -> list[str]:
-    """bwrap's options that set variables. Raises ValueError for a malformed name or value."""
+    """Bwrap's options that set variables. Raises ValueError for a malformed name or value."""
     options = []
     for name, value in variables.items():
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or "\0" in value:

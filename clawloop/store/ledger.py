@@ -68,7 +68,9 @@ class Ledger:
             self._create()
         elif "meta" not in known or (found := self._one("SELECT schema FROM meta")) != (SCHEMA,):
             seen = found[0] if "meta" in known and found else "none"
-            raise LedgerError(f"{path} has schema {seen} and this version reads {SCHEMA}; use the clawloop that wrote it.")
+            raise LedgerError(
+                f"{path} has schema {seen} and this version reads {SCHEMA}; use the clawloop that wrote it."
+            )
 
     def _create(self) -> None:
         guards = "".join(
@@ -90,7 +92,9 @@ class Ledger:
         first = self._one("SELECT config FROM run ORDER BY rowid LIMIT 1")
         if first is not None and (difference := _difference(json.loads(first[0]), json.loads(text))):
             key, then, now = difference
-            raise LedgerError(f"resume: {key} was {then!r} when this run began and is {now!r} now; give the old value or start anew.")
+            raise LedgerError(
+                f"resume: {key} was {then!r} when this run began and is {now!r} now; give the old value or start anew."
+            )
         digest = hashlib.sha256(text.encode()).hexdigest()
         row = (time.time(), text, digest, int(config.get("seed", 0)), __version__, _git(), platform.python_version())
         self._write("INSERT INTO run VALUES (?,?,?,?,?,?,?)", row)
@@ -128,7 +132,9 @@ class Ledger:
 
     def findings(self, k: int) -> dict[str, tuple[Finding, ...]]:
         """What each check said, by candidate, in the candidates' order."""
-        found: dict[str, tuple[Finding, ...]] = {id: () for (id,) in self._all("SELECT id FROM candidate WHERE k=? ORDER BY position", k)}
+        found: dict[str, tuple[Finding, ...]] = {
+            id: () for (id,) in self._all("SELECT id FROM candidate WHERE k=? ORDER BY position", k)
+        }
         query = (
             'SELECT candidate, "check", passed, reason FROM finding JOIN candidate ON candidate = id WHERE k=? '
             "ORDER BY candidate.position, finding.position"
@@ -153,7 +159,9 @@ class Ledger:
     def log(self, axis: str, step: int, values: Mapping[str, float]) -> None:
         """Keep numbers."""
         now = time.time()
-        self._write_all("INSERT INTO metric VALUES (?,?,?,?,?)", [(now, axis, step, n, float(v)) for n, v in values.items()])
+        self._write_all(
+            "INSERT INTO metric VALUES (?,?,?,?,?)", [(now, axis, step, n, float(v)) for n, v in values.items()]
+        )
 
     def metrics(self, axis: str) -> dict[int, dict[str, float]]:
         """By step, the values logged last on an axis."""
@@ -169,11 +177,15 @@ class Ledger:
 
     def event(self, name: str, detail: Mapping[str, object]) -> None:
         """Keep an event."""
-        self._write("INSERT INTO event VALUES (?,?,?)", (time.time(), name, json.dumps(detail, sort_keys=True, default=str)))
+        self._write(
+            "INSERT INTO event VALUES (?,?,?)", (time.time(), name, json.dumps(detail, sort_keys=True, default=str))
+        )
 
     def events(self) -> tuple[tuple[str, dict[str, Any]], ...]:
         """All events, in order."""
-        return tuple((name, json.loads(detail)) for name, detail in self._all("SELECT name, detail FROM event ORDER BY rowid"))
+        return tuple(
+            (name, json.loads(detail)) for name, detail in self._all("SELECT name, detail FROM event ORDER BY rowid")
+        )
 
     def progress(self, phase: str, done: int, total: int) -> None:
         """Progress is for people; nothing is kept."""

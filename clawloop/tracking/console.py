@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from rich.console import Console as Screen
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 _PAUSE_S = 10.0
 
@@ -25,11 +33,16 @@ class Console:
         live = self._stream.isatty() if interactive is None else interactive
         self._screen = Screen(file=self._stream, highlight=False, soft_wrap=True, force_terminal=True if live else None)
         columns = (
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
-        )  # fmt: skip
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
         self._bar = Progress(*columns, console=self._screen, transient=True) if live else None
         self._lock = threading.Lock()
-        self._phase, self._task, self._began, self._said = "", None, 0.0, 0.0
+        self._task: TaskID | None = None
+        self._phase, self._began, self._said = "", 0.0, 0.0
         if self._bar is not None:
             self._bar.start()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Jsonl:
-    """Appends one object a line to metrics.jsonl in the run's folder: {"time", "axis", "step", "values"} or {"time", "event", ...}.
+    """Appends to metrics.jsonl in the run's folder: {"time", "axis", "step", "values"} or {"time", "event", "detail"}.
 
     JSON has no infinity and no NaN; such a number is written as null.
     """

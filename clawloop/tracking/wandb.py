@@ -25,7 +25,12 @@ class Wandb:
     """
 
     def __init__(
-        self, folder: Path, config: Mapping[str, Any], mode: str = "offline", project: str = "clawloop", group: str | None = None
+        self,
+        folder: Path,
+        config: Mapping[str, Any],
+        mode: str = "offline",
+        project: str = "clawloop",
+        group: str | None = None,
     ) -> None:
         os.environ.setdefault("WANDB_SILENT", "true")
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
@@ -40,7 +45,9 @@ class Wandb:
             )  # fmt: skip
         except (wandb.errors.Error, OSError) as error:
             reason = str(error).strip().splitlines()[0]
-            raise ValueError(f"tracker wandb: W&B did not start ({reason}); set tracker.wandb.mode=offline, or leave wandb out of tracker.") from error
+            raise ValueError(
+                f"tracker wandb: W&B did not start ({reason}); set tracker.wandb.mode=offline, or leave it out."
+            ) from error
         self._axes: set[str] = set()
 
     def log(self, axis: str, step: int, values: Mapping[str, float]) -> None:

@@ -18,7 +18,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FieldResult:
-    """One graded value; `reason` (missing, wrong_value, wrong_type, not_regular, too_large, ...) is empty where right."""
+    """One graded value; `reason` (missing, wrong_value, wrong_type, not_regular, ...) is empty where right."""
 
     name: str
     passed: bool

@@ -39,7 +39,7 @@ class CommandResult:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A final workspace: regular files by path, and what could not be taken (path to reason: link, fifo, too_large, ...)."""
+    """A final workspace: regular files by path, and what could not be taken (path to reason: link, too_large, ...)."""
 
     files: Mapping[str, bytes]
     directories: tuple[str, ...] = ()

@@ -121,7 +121,8 @@ class Task:
 class Generator:
     """A program whose `build(seed)` makes (s0, y, C).
 
-    It runs alone in a sandbox as `python3 -s -B generator.py SEED` and prints one JSON object (see `synthesis.generator`).
+    It runs alone in a sandbox as `python3 -s -B generator.py SEED` and prints one JSON object
+    (see `synthesis.generator`).
     """
 
     program: str

@@ -58,7 +58,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class TokenTrace:
-    """The tokens of an episode: ids_T, mask_T (1 where the policy sampled the token) and behaviour log-probabilities."""
+    """The tokens of an episode: ids_T, mask_T (1 where the policy sampled the token), behaviour log-probabilities."""
 
     ids: tuple[int, ...]
     mask: tuple[int, ...]

@@ -30,15 +30,15 @@ _ORDERED = {"sorted", "len", "set", "frozenset"}  # what makes the order of a li
 
 
 def first_hazard(program: str) -> str:
-    """What a program must not call, as one sentence with the line; empty where nothing was found.
+    r"""What a program must not call, as one sentence with the line; empty where nothing was found.
 
     Found: clocks; uuid1, uuid4, secrets and os.urandom; the random module's own generator if never seeded, and
     `Random()` without a seed; directory listings that are not sorted in the same expression; hash() and id(); process
     and host names. Imports are followed through their aliases.
 
-    >>> first_hazard("from datetime import date as d\\nprint(d.today())")
+    >>> first_hazard("from datetime import date as d\nprint(d.today())")
     'line 2 calls datetime.date.today, which depends on the clock.'
-    >>> first_hazard("import random\\nprint(random.Random(3).random())")
+    >>> first_hazard("import random\nprint(random.Random(3).random())")
     ''
     """
     try:

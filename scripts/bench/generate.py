@@ -23,8 +23,10 @@ TOKENS, ROUNDS, GOAL = 40, 5, 3.0
 
 def prompts(count: int, turn: int) -> list[tuple[Message, ...]]:
     """Prompts as long as the laptop's, all different, so that nothing is shared."""
-    text = "records{}.csv has columns id,site,status,weight. Count the rows whose status is open and write {{\"n\": N}} to out{}.json. "
-    rules = "Rules: filter: status is open; header: the first line holds no data. Deliver: out{}.json (json: n integer)."
+    text = 'records{}.csv has columns id,site,status,weight. Count the rows whose status is open; write {{"n": N}} to out{}.json. '
+    rules = (
+        "Rules: filter: status is open; header: the first line holds no data. Deliver: out{}.json (json: n integer)."
+    )
     return [(Message("user", (text + rules).format(f"{turn}_{i}", i, i)),) for i in range(count)]
 
 
@@ -33,7 +35,8 @@ def ours(policy: HfPolicy, batch: list[tuple[Message, ...]], turn: int) -> float
     started = time.perf_counter()
     with ThreadPoolExecutor(len(batch)) as pool:
         asked = [
-            pool.submit(policy.complete, Request(messages, f"{turn}/{i}", i, TOKENS)) for i, messages in enumerate(batch)
+            pool.submit(policy.complete, Request(messages, f"{turn}/{i}", i, TOKENS))
+            for i, messages in enumerate(batch)
         ]
         assert all(len(reply.result().ids) == TOKENS for reply in asked)
     return time.perf_counter() - started
@@ -70,7 +73,11 @@ def main() -> None:
         figures[f"tokens_per_s_{count}"] = round(count * TOKENS / fast, 1)
         figures[f"generate_tokens_per_s_{count}"] = round(count * TOKENS / slow, 1)
         figures[f"ratio_{count}"] = round(slow / fast, 2)
-    print(json.dumps({"bench": "generate", "figures": figures, "goal": {"ratio_16": GOAL}, "met": figures["ratio_16"] >= GOAL}))
+    print(
+        json.dumps(
+            {"bench": "generate", "figures": figures, "goal": {"ratio_16": GOAL}, "met": figures["ratio_16"] >= GOAL}
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -58,7 +58,9 @@ def bare(folders: tuple[Path, Path]) -> None:
     options = "--unshare-all --die-with-parent --new-session --cap-drop ALL --clearenv --setenv PATH /usr/bin:/bin"
     system = "--ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/lib /lib --symlink usr/lib64 /lib64"
     rest = "--proc /proc --dev /dev --tmpfs /tmp --chdir /workspace"
-    for folder, command in zip(folders, (["/bin/bash", "-c", COMMAND], ["python3", "-I", "-S", "-B", "verify.py"]), strict=True):
+    for folder, command in zip(
+        folders, (["/bin/bash", "-c", COMMAND], ["python3", "-I", "-S", "-B", "verify.py"]), strict=True
+    ):
         line = f"bwrap {options} {system} --bind {folder} /workspace {rest} --".split()
         subprocess.run([*line, *command], check=True, capture_output=True)
 
@@ -77,7 +79,11 @@ def main() -> None:
     figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as scratch:
         folders = Path(scratch) / "agent", Path(scratch) / "grade"
-        for folder, content in zip(folders, ({"a.txt": "x\n" * 50}, {"verify.py": VERIFY, "key.json": '"50"', "work/n.txt": "50\n"}), strict=True):
+        for folder, content in zip(
+            folders,
+            ({"a.txt": "x\n" * 50}, {"verify.py": VERIFY, "key.json": '"50"', "work/n.txt": "50\n"}),
+            strict=True,
+        ):
             for name, text in content.items():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / name).write_text(text)
@@ -87,7 +93,9 @@ def main() -> None:
             for turn in range(ROUNDS + 1):
                 ledger = Ledger(Path(scratch) / f"{workers}_{turn}.sqlite")
                 collect = Collect(episode, ledger, workers, 0)
-                ours = seconds(lambda c=collect: [g.passes for g in c(policy, (what,), TRIALS, "bench")] == [TRIALS] or 1 / 0)
+                ours = seconds(
+                    lambda c=collect: [g.passes for g in c(policy, (what,), TRIALS, "bench")] == [TRIALS] or 1 / 0
+                )
                 ledger.close()
                 with ThreadPoolExecutor(workers) as pool:
                     standing = seconds(lambda p=pool: list(p.map(lambda _: floor(boxes, what), range(TRIALS))))

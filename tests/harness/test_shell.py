@@ -6,7 +6,17 @@ from clawloop.harness.shell.shell import Shell, command_of, observation, opening
 from clawloop.policy.scripted import ScriptedPolicy
 from clawloop.protocols import Agent
 from clawloop.sandbox.bubblewrap import Bubblewrap
-from clawloop.types import Assignment, CommandResult, Completion, Contract, Decision, Deliverable, Request, Stop, Workspace
+from clawloop.types import (
+    Assignment,
+    CommandResult,
+    Completion,
+    Contract,
+    Decision,
+    Deliverable,
+    Request,
+    Stop,
+    Workspace,
+)
 
 ASSIGNMENT = Assignment(
     "t1",
@@ -96,7 +106,12 @@ def test_commands_are_read_from_blocks(reply: str, command: str | None) -> None:
 
 
 def test_the_scripted_policy_follows_rules_and_slips_by_seed() -> None:
-    rules = [{"when": r"(?P<file>\S+) has .*Count its lines into (?P<out>\S+)\.", "say": "```bash\nwc -l < {file} > {out}\n```"}]
+    rules = [
+        {
+            "when": r"(?P<file>\S+) has .*Count its lines into (?P<out>\S+)\.",
+            "say": "```bash\nwc -l < {file} > {out}\n```",
+        }
+    ]
     assert play(ScriptedPolicy(rules, slip=0.0))[2]["n.txt"] == b"2\n"
     assert "n.txt" not in play(ScriptedPolicy(rules, slip=1.0))[2]
     policy = ScriptedPolicy(rules, slip=0.5)

@@ -1,59 +1,52 @@
-"""A record is read back from what a ledger kept."""
+"""report/read: what a real ledger holds becomes the record."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from pathlib import Path
 
 from clawloop.report import read
-from clawloop.report.summary import Iteration, Record
-from clawloop.types import Rollout, RolloutGroup, Screening
+from clawloop.report.summary import Iteration, Record, iteration_row
+from clawloop.store.ledger import Ledger, encode
+from clawloop.types import TaskPool
 
 
-class Kept:
-    """A ledger in memory that holds what a run recorded."""
-
-    def __init__(self, run: Record) -> None:
-        self.run = run
-        self.by_k: dict[int, Iteration] = {iteration.k: iteration for iteration in run.iterations}
-
-    def phase(self, name: str, k: int) -> Any:
-        if k not in self.by_k:
-            return None
-        kept = self.by_k[k]
-        pools = (list(kept.practice), list(kept.held_out))
-        return {"synthesize": kept.candidates, "screen": kept.screening, "split": pools}[name]
-
-    def rollouts(self, at: str) -> Sequence[Rollout]:
-        k, _, name = at[1:].partition("/")
-        kept = {"admission": self.by_k[int(k)].admission, "held_out": self.by_k[int(k)].trials}[name]
-        return [rollout for group in reversed(kept) for rollout in reversed(group.rollouts)]
-
-    def metrics(self, axis: str) -> Mapping[int, Mapping[str, float]]:
-        return {"probe": self.run.probe}[axis]
-
-    def seconds(self, k: int) -> Mapping[str, float]:
-        return self.by_k[k].seconds
+def keep(ledger: Ledger, one: Iteration, *, split: bool = True) -> None:
+    """Write an iteration as `store.recorded` does."""
+    ledger.add_candidates(one.k, one.candidates)
+    ledger.end_phase("synthesize", one.k, b"", one.seconds.get("synthesize", 0.0))
+    ledger.add_findings(one.screening.findings)
+    ledger.end_phase("screen", one.k, encode([task.id for task in one.screening.tasks]), 0.0)
+    for at, groups in ((f"k{one.k}/admission", one.admission), (f"k{one.k}/held_out", one.trials)):
+        for rollout in (rollout for group in groups for rollout in group.rollouts):
+            ledger.add(at, rollout)
+    if split:
+        ledger.end_phase("split", one.k, encode([list(one.practice), list(one.held_out)]), 0.0)
 
 
-def test_reads_back_what_was_recorded(record: Record) -> None:
-    about = {"config_hash": record.config_hash, "version": record.version, "seed": record.seed, "wall_s": record.wall_s}
-    assert read.record(Kept(record), **about) == record  # type: ignore[arg-type]
+def comparable(one: Iteration) -> dict[str, object]:
+    return {name: value for name, value in iteration_row(one).items() if name != "seconds"}
 
 
-def test_an_iteration_without_a_split_has_not_ended(record: Record) -> None:
-    class Killed(Kept):
-        def phase(self, name: str, k: int) -> Any:
-            return None if (name, k) == ("split", 2) else super().phase(name, k)
+def test_reads_back_what_was_recorded(record: Record, tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    for one in record.iterations:
+        keep(ledger, one)
+    for k, values in record.probe.items():
+        ledger.log("probe", k, values)
+    found = read.record(ledger, config_hash="c0ffee", version="0.1.0", seed=3, wall_s=123.4)
+    assert [comparable(one) for one in found.iterations] == [comparable(one) for one in record.iterations]
+    assert found.probe == record.probe
+    assert comparable(found.iterations[0])["passed_agent_free"]
 
-    found = read.record(Killed(record), config_hash="", version="", seed=0, wall_s=0.0)
-    assert found.iterations == record.iterations[:1]
+
+def test_an_iteration_without_a_split_has_not_ended(record: Record, tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    first, second = record.iterations
+    keep(ledger, first)
+    keep(ledger, second, split=False)
+    found = read.record(ledger, config_hash="", version="", seed=0, wall_s=0.0)
+    assert [one.k for one in found.iterations] == [1]
 
 
-def test_trials_go_to_their_task_in_order(record: Record) -> None:
-    first = record.iterations[0]
-    tasks = first.screening.tasks
-    shuffled = [rollout for group in reversed(first.admission) for rollout in reversed(group.rollouts)]
-    stranger = replace(shuffled[0], task_id="unknown")
-    assert read.groups(tasks, [stranger, *shuffled]) == first.admission
-    assert read.groups(tasks[:1], []) == (RolloutGroup(tasks[0], ()),)
-    assert read.groups(Screening((), {}).tasks, shuffled) == ()
+def test_trials_are_put_in_order(record: Record) -> None:
+    group = record.iterations[0].admission[0]
+    (found,) = read.groups([group.task], tuple(reversed(group.rollouts)))
+    assert TaskPool((found,)) == TaskPool((group,))

@@ -28,9 +28,10 @@ def arm(method: str, word: str, number: int) -> None:
     setattr(Ledger, method, guarded)
 
 
-moment, folder, *overrides = sys.argv[1:]
-if moment != "never":
-    method, word, number = moment.split("@")
-    arm(method, word, int(number))
-sys.argv = ["clawloop", "+experiment=main", "scale=debug", "tracker=[jsonl]", f"resume={folder}", *overrides]
-cli.main()
+if __name__ == "__main__":
+    moment, folder, *overrides = sys.argv[1:]
+    if moment != "never":
+        method, word, number = moment.split("@")
+        arm(method, word, int(number))
+    sys.argv = ["clawloop", "+experiment=main", "scale=debug", "tracker=[jsonl]", f"resume={folder}", *overrides]
+    cli.main()

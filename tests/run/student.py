@@ -21,9 +21,15 @@ class Student(ScriptedPolicy):
         self.temperature = temperature
         self.model = LlamaForCausalLM(
             LlamaConfig(
-                vocab_size=257, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
-                num_key_value_heads=2, max_position_embeddings=4096, tie_word_embeddings=True,
-            )  # fmt: skip
+                vocab_size=257,
+                hidden_size=16,
+                intermediate_size=32,
+                num_hidden_layers=1,
+                num_attention_heads=2,
+                num_key_value_heads=2,
+                max_position_embeddings=4096,
+                tie_word_embeddings=True,
+            )
         )
 
     def save(self, folder: Path) -> None:

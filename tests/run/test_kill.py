@@ -1,4 +1,4 @@
-"""A run killed with -9 in any phase and started again ends with the same pools, and repeats nothing that was finished."""
+"""A run killed with -9 in any phase and started again ends with the same pools and repeats nothing finished."""
 
 import json
 import os
@@ -57,7 +57,12 @@ def test_a_killed_run_resumes_to_the_same_end(whole: Path, tmp_path: Path, momen
     ledger = Ledger(Layout(tmp_path).ledger)
     places = ("probe/0", "k1/admission", "k1/held_out", "probe/1", "k2/admission")
     before = {at: ledger.rollouts(at) for at in places}
-    ended = [(name, k) for name in ("synthesize", "screen", "admission", "sft", "grpo") for k in (1, 2) if ledger.ended(name, k) is not None]
+    ended = [
+        (name, k)
+        for name in ("synthesize", "screen", "admission", "sft", "grpo")
+        for k in (1, 2)
+        if ledger.ended(name, k) is not None
+    ]
     assert play("never", tmp_path) == 0
     assert pools(tmp_path) == pools(whole)
     after = {at: {(r.task_id, r.index): r for r in ledger.rollouts(at)} for at in places}
@@ -89,7 +94,9 @@ def test_two_runs_with_one_seed_give_the_same_bytes(whole: Path, tmp_path: Path)
 @pytest.mark.slow
 def test_another_config_does_not_resume_and_says_which_key(whole: Path) -> None:
     command = [sys.executable, str(HERE / "play.py"), "never", str(whole), *SMALL, "band.high=6"]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(HERE)}, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": str(HERE)}, capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 2
     assert "band.high was 5 when this run began and is 6 now" in done.stderr
     assert "Traceback" not in done.stderr

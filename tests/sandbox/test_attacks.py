@@ -106,7 +106,7 @@ def test_setuid_files_are_of_no_use(box, tmp_path):
     assert sh(box, "cp /bin/sh s; chmod 4755 s; ./s -c 'id -u'").stdout == b"1000\n"
     if ROOT:
         assert sh(box, "stat -c %u s").stdout == b"1000\n"
-        mine = [p for p in Path("/tmp").glob("clawloop-box-*/w/s")]
+        mine = list(Path("/tmp").glob("clawloop-box-*/w/s"))
         assert all(os.stat(p).st_uid >= 200_000 for p in mine)
 
 

@@ -234,7 +234,7 @@ def test_death_of_the_caller_is_death_of_the_box_and_the_next_start_sweeps(monke
     while sleepers() and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not sleepers()
-    marks = [p for p in Path("/tmp").glob(f"{PREFIX}*/w/mark-of-the-killed")]
+    marks = list(Path("/tmp").glob(f"{PREFIX}*/w/mark-of-the-killed"))
     assert marks
     monkeypatch.setattr(folders, "_STALE_S", -1.0)
     Bubblewrap()
@@ -264,7 +264,7 @@ def test_refused_namespaces_say_what_to_allow(monkeypatch, tmp_path):
         if str(parent).startswith("/tmp/"):
             parent.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    with pytest.raises(InfrastructureError, match="No permissions to create new namespace.*sysctl"):
+    with pytest.raises(InfrastructureError, match=r"No permissions to create new namespace.*sysctl"):
         Bubblewrap()
 
 

@@ -65,7 +65,9 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "ledger.sqlite")
 
 
-@pytest.mark.parametrize("noun", [TASK, CANDIDATE, ROLLOUT, BROKEN, REPORT, TaskPool((RolloutGroup(TASK, (ROLLOUT, BROKEN)),))])
+@pytest.mark.parametrize(
+    "noun", [TASK, CANDIDATE, ROLLOUT, BROKEN, REPORT, TaskPool((RolloutGroup(TASK, (ROLLOUT, BROKEN)),))]
+)
 def test_nouns_come_back_as_they_were(noun: object) -> None:
     assert decode(encode(noun), type(noun)) == noun
 
@@ -84,7 +86,12 @@ def test_nothing_is_changed_or_taken_away(ledger: Ledger, tmp_path: Path) -> Non
     ledger.add_candidates(1, (CANDIDATE,))
     ledger.log("sft", 1, {"loss": 2.0})
     db = sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)
-    for statement in ("UPDATE rollout SET reward=0", "DELETE FROM rollout", "DELETE FROM candidate", "UPDATE metric SET value=1"):
+    for statement in (
+        "UPDATE rollout SET reward=0",
+        "DELETE FROM rollout",
+        "DELETE FROM candidate",
+        "UPDATE metric SET value=1",
+    ):
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
             db.execute(statement)
     with pytest.raises(sqlite3.IntegrityError):

@@ -71,7 +71,9 @@ def test_multi_hop_and_dirt_are_there_by_construction() -> None:
     named = [line.split(",")[1] for line in files["index.csv"].splitlines()[1:]]
     assert len(named) > 5
     assert all(f"details/{name}" in files for name in named)
-    assert not any(char.isdigit() for char in "".join(line.split(",")[0][2:] for line in files["rates.csv"].splitlines()[:1]))
+    assert not any(
+        char.isdigit() for char in "".join(line.split(",")[0][2:] for line in files["rates.csv"].splitlines()[:1])
+    )
     distractors = [path for path in files if path.startswith("details/") and path.split("/")[1] not in named]
     assert distractors
     rows = [line for path, text in files.items() if path.startswith("details/d") for line in text.splitlines()[1:]]

@@ -32,7 +32,11 @@ def test_plain_console_says_phases_and_probes_in_lines() -> None:
     console.progress("k1/admission", 1, 10)
     console.event("phase", {"name": "admission", "k": 1, "seconds": 2.5, "repeated": False})
     console.event("phase", {"name": "sft", "k": 1, "seconds": 0.0, "repeated": True})
-    console.log("probe", 1, {"pass_rate": 0.5, "low": 0.4, "high": 0.6, "difference": 0.1, "difference_low": 0.0, "difference_high": 0.2})
+    console.log(
+        "probe",
+        1,
+        {"pass_rate": 0.5, "low": 0.4, "high": 0.6, "difference": 0.1, "difference_low": 0.0, "difference_high": 0.2},
+    )
     console.log("sft", 1, {"loss": 9.0})
     console.close(0)
     assert stream.getvalue().splitlines() == [
@@ -49,7 +53,10 @@ def test_plain_console_gives_an_estimate_now_and_then(monkeypatch: pytest.Monkey
     for done in range(1, 6):
         now[0] += 6
         console.progress("k1/admission", done, 10)
-    assert stream.getvalue().splitlines() == ["  k1/admission: 3 of 10, about 28 s left", "  k1/admission: 5 of 10, about 24 s left"]
+    assert stream.getvalue().splitlines() == [
+        "  k1/admission: 3 of 10, about 28 s left",
+        "  k1/admission: 5 of 10, about 24 s left",
+    ]
 
 
 def test_a_live_console_shows_the_phase() -> None:
@@ -85,7 +92,9 @@ sink.close(0)
 """
 
 
-def test_an_offline_wandb_run_can_be_read_back_with_a_step_for_each_axis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_offline_wandb_run_can_be_read_back_with_a_step_for_each_axis(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("HOME", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR"):
         monkeypatch.setenv(name, str(tmp_path))
     subprocess.run([sys.executable, "-c", OFFLINE, str(tmp_path)], check=True, timeout=120)
@@ -94,7 +103,9 @@ def test_an_offline_wandb_run_can_be_read_back_with_a_step_for_each_axis(tmp_pat
     shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     assert '"g"' in shown
     entries = [json.loads(line) for line in shown.splitlines() if line.startswith("{")]
-    histories = [entry["history"].get("item", entry["history"].get("items", {})) for entry in entries if "history" in entry]
+    histories = [
+        entry["history"].get("item", entry["history"].get("items", {})) for entry in entries if "history" in entry
+    ]
     logged = [{key: json.loads(str(value)) for key, value in row.items() if key[0] != "_"} for row in histories]
     assert {"sft/loss": 0.5, "sft/step": 2} in logged
     assert {"grpo/kl": 0.25, "grpo/step": 1} in logged

@@ -7,7 +7,18 @@ from importlib.resources import files
 from string import Template
 
 from clawloop.protocols import Agent, Sandbox
-from clawloop.types import Assignment, CommandResult, Contract, Deliverable, Message, Request, Stop, TokenTrace, Trajectory, Turn
+from clawloop.types import (
+    Assignment,
+    CommandResult,
+    Contract,
+    Deliverable,
+    Message,
+    Request,
+    Stop,
+    TokenTrace,
+    Trajectory,
+    Turn,
+)
 
 _BLOCK = re.compile(r"```(?:bash|sh)?\n(.*?)\n?```", re.DOTALL)
 _HIDDEN = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))} | {
@@ -29,7 +40,7 @@ def opening(assignment: Assignment, system: str = "brief.md") -> tuple[Message, 
 
 
 def observation(result: CommandResult, limit: int) -> str:
-    """What the agent sees of a command: its exit code, or why it was stopped, and its output without control characters."""
+    """What the agent sees of a command: its exit code or why it was stopped, and its output made printable."""
     head = f"exit {result.exit_code}" if result.exit_code is not None else f"stopped: {result.stopped}"
     text = (result.stdout + result.stderr).decode("utf-8", "backslashreplace").translate(_HIDDEN).rstrip("\n")
     if len(text) > limit:
@@ -39,9 +50,9 @@ def observation(result: CommandResult, limit: int) -> str:
 
 
 def command_of(action: str) -> str | None:
-    """The first bash block of a reply.
+    r"""The first bash block of a reply.
 
-    >>> command_of("I count.\\n```bash\\nwc -l a.csv\\n```")
+    >>> command_of("I count.\n```bash\nwc -l a.csv\n```")
     'wc -l a.csv'
     """
     found = _BLOCK.search(action)

@@ -1,5 +1,6 @@
 """No answer may be read off what the agent is shown (paper, 4.2: leakage audit)."""
 
+import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,7 +67,7 @@ def _workspace_leak(
     }
     alone = {"answer": [_tokens(answer), _tokens(list(answer.values()))]}
     for name, key, value in _values(answer):
-        if isinstance(value, list) and len(value) > 1 or _telling(value, public):
+        if (isinstance(value, list) and len(value) > 1) or _telling(value, public):
             alone[name] = [_tokens(value), _tokens({key: value})]
     for path, text in texts.items():
         squeezed = _squeezed(text)
@@ -158,7 +159,7 @@ def _starts(tokens: Tokens, part: Tokens) -> Iterator[int]:
 def _has_run(tokens: Tokens, items: Sequence[object], public: frozenset[str]) -> bool:
     if any(isinstance(item, dict | list) for item in items):
         return False
-    for first, second in zip(items, items[1:], strict=False):
+    for first, second in itertools.pairwise(items):
         both = _tokens(first), _tokens(second)
         if (
             all(both)
@@ -179,7 +180,7 @@ def _states(lines: Sequence[Tokens], key: Tokens, value: object) -> bool:
     for tokens in lines:
         for start in _starts(tokens, key):
             behind = tokens[start + len(key) :]
-            if tokens[start : start + len(key)] != key or not behind or number and not _NUMBER.fullmatch(behind[0]):
+            if tokens[start : start + len(key)] != key or not behind or (number and not _NUMBER.fullmatch(behind[0])):
                 continue
             if behind[: len(part)] != part:
                 return False

@@ -19,7 +19,9 @@ class Library:
             ValueError: the library has no such domain.
         """
         domain = vocabulary(card.domain)
-        shown = {name: value for name, value in asdict(card).items() if name in ("capability", "level", "form", "growth")}
+        shown = {
+            name: value for name, value in asdict(card).items() if name in ("capability", "level", "form", "growth")
+        }
         head = f"CARD = {shown!r}\nDOMAIN = {domain!r}\nVERIFY = {_text('verify.py.txt')!r}\n"
         return Generator(head + _text("program.py.txt"), card.seed)
 
