@@ -13,11 +13,20 @@ from clawloop.store.ledger import Ledger, decode
 from clawloop.store.weights import digest
 
 HERE = Path(__file__).parent
-SMALL = ("iterations=2", "candidates=16", "rollouts=8", "policy._target_=student.Student", "trainer.sft.lr=1e-2")
+SMALL = (
+    "iterations=2",
+    "candidates=12",
+    "rollouts=4",
+    "band.high=3",
+    "check=[leakage,oracle]",
+    "probe.tasks=2",
+    "policy._target_=student.Student",
+    "trainer.sft.lr=1e-2",
+)
 MOMENTS = {
     "synthesize": "progress@k1/synthesis@5",
     "screen": "progress@k1/screening@5",
-    "admission": "add@k1/admission@40",
+    "admission": "add@k1/admission@20",
     "admit": "end_phase@admit@1",
     "split": "end_phase@split@1",
     "sft": "log@sft@1",
@@ -27,7 +36,7 @@ MOMENTS = {
     "held_out": "add@k1/held_out@1",
     "diagnose": "end_phase@diagnose@1",
     "probe": "add@probe/1@3",
-    "second iteration": "add@k2/admission@40",
+    "second iteration": "add@k2/admission@20",
 }
 
 
