@@ -1,5 +1,6 @@
 """Limits, lifecycle and clean-up of bubblewrap boxes."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -36,7 +37,8 @@ def sh(box, line, **options):
 
 
 def state() -> tuple[int, list[str], list[str], list[str]]:
-    """What a leak would show in: descriptors, mounts, folders, cgroups."""
+    """What a leak would show in: descriptors (but for garbage of other tests), mounts, folders, cgroups."""
+    gc.collect()
     mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if PREFIX in line]
     found = [str(p) for base in (Path("/tmp"), Path("/var/tmp")) for p in base.glob(f"{PREFIX}*")]
     groups = [str(p) for p in Path("/sys/fs/cgroup").glob(f"*/**/{PREFIX}*") if p.is_dir()] if ROOT else []
