@@ -104,7 +104,7 @@ def _own_v1(controller: str) -> str:
 
 
 def _remove(folder: Path) -> None:
-    for _ in range(100):
+    for _ in range(1000):
         try:
             os.rmdir(folder)
         except FileNotFoundError:
