@@ -111,9 +111,9 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
     )
     trained = hasattr(policy, "model")
     stages = parts(config["trainer"], seed=seed, tracker=tracker, reached=ledger.reached) if trained else {}
-    depends = {"weights": weights.digest(source), "harness": config["harness"], "routine": config["routine"]}
+    depends = {"harness": config["harness"], "routine": config["routine"]}
     teach = synthesis(int(config["cold_start"]["demonstrations"] or 1), NoGrowth(0), COLD_SEED)
-    cold = ColdStart(config["cold_start"], teach, episode, tracker, cache(), depends)
+    cold = ColdStart(config["cold_start"], teach, episode, tracker, cache(), source, depends)
 
     def ended(name: str, k: int, seconds: float, repeated: bool) -> None:
         tracker.event("phase", {"name": name, "k": k, "seconds": seconds, "repeated": repeated})

@@ -4,7 +4,8 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 from clawloop.protocols import Phases as Wanted
 from clawloop.protocols import Policy, Stage
@@ -136,11 +137,7 @@ class RecordedStage:
         folder = self._layout.checkpoint(version)
 
         def keep(trained: Policy) -> bytes:
-            unfinished = folder.with_suffix(".part")
-            shutil.rmtree(unfinished, ignore_errors=True)
-            trained.save(unfinished)
-            shutil.rmtree(folder, ignore_errors=True)
-            unfinished.rename(folder)
+            save_whole(trained, folder)
             return encode(version)
 
         recorded = Recorded(self._ledger, self._on_end)
@@ -157,9 +154,18 @@ class RecordedStage:
                 shutil.rmtree(old)
         return trained
 
-    def _restore(self, policy: Policy, folder: Any, version: str) -> Policy:
+    def _restore(self, policy: Policy, folder: Path, version: str) -> Policy:
         """The weights, unless a later stage has made them needless."""
         return policy.load(folder, version) if folder.is_dir() else policy
+
+
+def save_whole(policy: Policy, folder: Path) -> None:
+    """Save a policy so that `folder` is there whole or not at all, wherever the process is killed."""
+    unfinished = folder.with_suffix(".part")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    policy.save(unfinished)
+    shutil.rmtree(folder, ignore_errors=True)
+    unfinished.rename(folder)
 
 
 def _place(at: str) -> tuple[str, int]:

@@ -6,7 +6,6 @@ level-0 tasks, played through the real harness and sandbox, so that their tokens
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures.thread import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +15,8 @@ from typing import Any, Protocol
 from clawloop.policy.chat import Chat
 from clawloop.policy.hf import HfPolicy
 from clawloop.protocols import Agent, Policy, Tracker
+from clawloop.store.recorded import save_whole
+from clawloop.store.weights import digest
 from clawloop.training.sft import Sft
 from clawloop.training.source import Sequence as Trained
 from clawloop.types import Candidate, Completion, DiagnosisReport, Request, Rollout, Task
@@ -67,7 +68,8 @@ class ColdStart:
         play: plays one trial.
         tracker: told the progress and the loss (axis cold_start).
         cache: starts are kept in cold_start/ there, by a hash of all that they depend on.
-        depends: what a start depends on besides the settings and the code of the tasks.
+        weights: the folder of the base model.
+        depends: what a start depends on besides the settings, the weights and the code of the tasks.
     """
 
     def __init__(
@@ -77,29 +79,35 @@ class ColdStart:
         play: Plays,
         tracker: Tracker,
         cache: Path,
+        weights: Path,
         depends: Mapping[str, Any],
     ) -> None:
         self._settings, self._synthesize, self._play, self._tracker = settings, synthesize, play, tracker
+        self._cache, self._weights, self._depends = cache, weights, depends
+
+    def _folder(self) -> Path:
+        """Where this start is kept. Weights and sources are read here, so only where there is a start to make."""
+        depends = {**self._depends, "weights": digest(self._weights)}
         package = Path(__file__).parents[1]
         found = (p for room in ("synthesis", "harness") for p in (package / room).rglob("*"))
         sources = sorted(p for p in found if p.is_file() and p.suffix != ".pyc")
-        key = hashlib.sha256(json.dumps([dict(settings), dict(depends)], sort_keys=True, default=str).encode())
+        key = hashlib.sha256(json.dumps([dict(self._settings), depends], sort_keys=True, default=str).encode())
         for path in sources:
             key.update(path.read_bytes())
-        self._folder = cache / "cold_start" / key.hexdigest()[:24]
+        return self._cache / "cold_start" / key.hexdigest()[:24]
 
     def __call__(self, policy: Policy) -> Policy:
         """Theta_0, trained in place or loaded."""
         if not self._settings["demonstrations"]:
             return policy
-        if not self._folder.is_dir():
-            self._make(policy)
-            self._tracker.event("cold_start", {"cached": False})
-        else:
-            self._tracker.event("cold_start", {"cached": True})
-        return policy.load(self._folder, "theta_0")
+        folder = self._folder()
+        cached = folder.is_dir()
+        if not cached:
+            self._make(policy, folder)
+        self._tracker.event("cold_start", {"cached": cached})
+        return policy.load(folder, "theta_0")
 
-    def _make(self, policy: Policy) -> None:
+    def _make(self, policy: Policy, folder: Path) -> None:
         if not isinstance(policy, HfPolicy):
             raise TypeError(f"cold_start: {type(policy).__name__} cannot be trained; set cold_start.demonstrations=0.")
         candidates = self._synthesize(policy, DiagnosisReport.empty(), 0)
@@ -116,10 +124,7 @@ class ColdStart:
             tracker=_Renamed(self._tracker),
         )
         stage.fit(policy, sequences, 0)
-        unfinished = self._folder.with_suffix(".part")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        policy.save(unfinished)
-        unfinished.rename(self._folder)
+        save_whole(policy, folder)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,61 @@
+"""training/cold_start: a real oracle through the real harness, made once and then read from the cache."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawloop.harness.shell.shell import Shell
+from clawloop.policy.hf import HfPolicy
+from clawloop.policy.scripted import ScriptedPolicy
+from clawloop.rollout.episode import Episode
+from clawloop.rollout.grade import SandboxGrader
+from clawloop.sandbox.bubblewrap import Bubblewrap
+from clawloop.store.weights import digest
+from clawloop.synthesis.author.library.library import Library
+from clawloop.synthesis.difficulty.none import NoGrowth
+from clawloop.synthesis.routine.capability import Capability
+from clawloop.synthesis.synthesize import Synthesize
+from clawloop.tracking.fanout import Fanout
+from clawloop.training.cold_start import ColdStart
+from clawloop.types import Candidate, DiagnosisReport
+
+SETTINGS = {"demonstrations": 4, "epochs": 1, "lr": 1e-3, "batch_size": 4}
+BOXES = Bubblewrap()
+
+
+def start(base: Path, cache: Path, calls: list[int], **other: Any) -> ColdStart:
+    synthesize = Synthesize([Capability()], Library(), [], NoGrowth(0), BOXES, 4, 0)
+
+    def counted(policy: Any, report: DiagnosisReport, k: int) -> tuple[Candidate, ...]:
+        calls.append(k)
+        return synthesize(policy, report, k)
+
+    play = Episode(Shell(max_turns=4, system="brief.md"), BOXES, SandboxGrader(BOXES))
+    return ColdStart({**SETTINGS, **other}, counted, play, Fanout([]), cache, base, {"harness": "shell"})
+
+
+def test_a_start_trains_once_and_is_then_read_from_the_cache(small_model: Path, tmp_path: Path) -> None:
+    calls: list[int] = []
+    first = start(small_model, tmp_path, calls)(HfPolicy(small_model, context=512))
+    again = start(small_model, tmp_path, calls)(HfPolicy(small_model, context=512))
+    for name, policy in (("first", first), ("again", again)):
+        assert policy.version == "theta_0"
+        policy.save(tmp_path / name)
+    assert calls == [0]
+    assert digest(tmp_path / "first") == digest(tmp_path / "again")
+    assert digest(tmp_path / "first") != digest(small_model)
+    start(small_model, tmp_path, calls, epochs=2)(HfPolicy(small_model, context=512))
+    assert calls == [0, 0]
+
+
+def test_without_demonstrations_nothing_is_read_or_made(tmp_path: Path) -> None:
+    calls: list[int] = []
+    policy = ScriptedPolicy()
+    assert start(tmp_path / "no such weights", tmp_path, calls, demonstrations=0)(policy) is policy
+    assert (calls, list(tmp_path.iterdir())) == ([], [])
+
+
+def test_a_policy_without_weights_is_refused_in_words(small_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"ScriptedPolicy cannot be trained; set cold_start\.demonstrations=0"):
+        start(small_model, tmp_path, [])(ScriptedPolicy())
