@@ -58,8 +58,9 @@ def sentence(error: BaseException) -> str | None:
                 return f"{cause.override}: this override cannot be read; write key=value, and quote = , and brackets."
             case ConfigKeyError() | ConfigAttributeError() if cause.full_key:
                 return _no_key(cause, error)
-            case InterpolationKeyError():
-                return f"{cause.full_key}: {_flat(cause.msg)}; name a key that exists."
+            case InterpolationKeyError() if (found := re.search(r"'(.+)' not found", str(cause))):
+                place = getattr(error, "full_key", None)
+                return f"{place + ': ' if place else ''}${{{found.group(1)}}} points at no key; name one that exists."
             case MissingMandatoryValue():
                 return missing(str(cause.full_key))
             case ValidationError() if cause.full_key:

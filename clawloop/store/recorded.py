@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from clawloop.protocols import Phases as Wanted
-from clawloop.protocols import Policy, Stage
+from clawloop.protocols import InfrastructureError, Policy, Stage
 from clawloop.store.layout import Layout
 from clawloop.store.ledger import Ledger, decode, encode
 from clawloop.types import Candidate, DiagnosisReport, RolloutGroup, Screening, Task, TaskPool
@@ -53,7 +53,11 @@ class Phases:
     def __init__(self, inner: Wanted, stages: tuple[Stage, ...], ledger: Ledger, layout: Layout, on_end: Ended) -> None:
         self._inner, self._ledger = inner, ledger
         self._recorded = Recorded(ledger, on_end)
-        self.train = [RecordedStage(stage, ledger, layout, on_end, last=stage is stages[-1]) for stage in stages]
+        following = [*stages[1:], *stages[:1]]
+        self.train = [
+            RecordedStage(stage, ledger, layout, on_end, last=stage is stages[-1], following=after.name)
+            for stage, after in zip(stages, following, strict=True)
+        ]
 
     def synthesize(self, policy: Policy, report: DiagnosisReport, k: int) -> tuple[Candidate, ...]:
         """Line 5."""
@@ -124,10 +128,13 @@ class RecordedStage:
     """A training stage whose weights are kept; a stage that has ended is not trained again.
 
     The last stage of iteration k gives theta_k. What an iteration needed on the way is dropped once theta_k is there.
+    `following` is the stage that comes next, for the last one the first of iteration k + 1.
     """
 
-    def __init__(self, stage: Stage, ledger: Ledger, layout: Layout, on_end: Ended, *, last: bool) -> None:
-        self._stage, self._layout, self._last = stage, layout, last
+    def __init__(
+        self, stage: Stage, ledger: Ledger, layout: Layout, on_end: Ended, *, last: bool, following: str
+    ) -> None:
+        self._stage, self._layout, self._last, self._following = stage, layout, last, following
         self._ledger, self._on_end = ledger, on_end
         self.name = stage.name
 
@@ -146,7 +153,7 @@ class RecordedStage:
             k,
             lambda: self._stage(policy, practice, k),
             keep,
-            lambda _: self._restore(policy, folder, version),
+            lambda _: self._restore(policy, folder, k),
         )
         trained = trained.renamed(version)
         if self._last:
@@ -154,9 +161,15 @@ class RecordedStage:
                 shutil.rmtree(old)
         return trained
 
-    def _restore(self, policy: Policy, folder: Path, version: str) -> Policy:
-        """The weights, unless a later stage has made them needless."""
-        return policy.load(folder, version) if folder.is_dir() else policy
+    def _restore(self, policy: Policy, folder: Path, k: int) -> Policy:
+        """The weights, or the policy as it is where the following stage has ended too and brings its own."""
+        if folder.is_dir():
+            return policy.load(folder, folder.name)
+        if self._ledger.ended(self._following, k + self._last) is None:
+            raise InfrastructureError(
+                f"{folder} is gone, and the run goes on from those weights; put it back, or start a new run."
+            )
+        return policy
 
 
 def save_whole(policy: Policy, folder: Path) -> None:

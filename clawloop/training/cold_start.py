@@ -121,26 +121,8 @@ class ColdStart:
             micro_tokens=4_096,
             warmup=0.03,
             weight_decay=0.1,
-            tracker=_Renamed(self._tracker),
+            tracker=self._tracker,
+            axis="cold_start",
         )
         stage.fit(policy, sequences, 0)
         save_whole(policy, folder)
-
-
-@dataclass(frozen=True, slots=True)
-class _Renamed:
-    """A tracker for which the axis is cold_start."""
-
-    tracker: Tracker
-
-    def log(self, axis: str, step: int, values: Mapping[str, float]) -> None:
-        self.tracker.log("cold_start", step, values)
-
-    def event(self, name: str, detail: Mapping[str, object]) -> None:
-        self.tracker.event(name, detail)
-
-    def progress(self, phase: str, done: int, total: int) -> None:
-        self.tracker.progress(phase, done, total)
-
-    def close(self, exit_code: int) -> None:
-        self.tracker.close(exit_code)

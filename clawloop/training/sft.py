@@ -32,7 +32,8 @@ class Sft:
         precision: float32 or bfloat16.
         max_grad_norm: not stated in the paper; 1 is customary.
         seed: the run's seed.
-        tracker: where the numbers go: axis sft.
+        tracker: where the numbers go.
+        axis: under which name they go there.
         reached: the step that an axis has reached, so that it goes on over iterations and resumes.
     """
 
@@ -53,13 +54,14 @@ class Sft:
         max_grad_norm: float = 1.0,
         seed: int = 0,
         tracker: Tracker | None = None,
+        axis: str = "sft",
         reached: Callable[[str], int] = lambda axis: 0,
     ) -> None:
         check(self.name, schedule, precision)
         self._lr, self._epochs, self._batch_size = lr * lr_multiplier, epochs, batch_size
         self._warmup, self._decay, self._norm = warmup, weight_decay, max_grad_norm
         self._max_tokens, self._micro_tokens, self._precision = max_tokens, micro_tokens, precision
-        self._seed, self._tracker, self._reached = seed, tracker, reached
+        self._seed, self._tracker, self._axis, self._reached = seed, tracker, axis, reached
 
     def __call__(self, policy: Policy, practice: TaskPool, k: int) -> Policy:
         """Theta': the policy after SFT on T_k, in place."""
@@ -76,7 +78,7 @@ class Sft:
         if not sequences:
             return
         model = trainable(policy, self.name).model
-        before = self._reached(self.name)
+        before = self._reached(self._axis)
 
         def micro(batch: list[Sequence], backward: Callable[[torch.Tensor], None]) -> dict[str, float]:
             tokens = sum(sequence.actions for sequence in batch)
@@ -90,7 +92,7 @@ class Sft:
 
         def log(step: int, numbers: dict[str, float]) -> None:
             if self._tracker is not None:
-                self._tracker.log(self.name, before + step, numbers)
+                self._tracker.log(self._axis, before + step, numbers)
 
         fit(
             model,

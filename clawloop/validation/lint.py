@@ -1,6 +1,7 @@
 """Reading a generator for calls whose result depends on the moment or the machine."""
 
 import ast
+import threading
 from collections.abc import Iterator
 
 _CLOCKS = (
@@ -29,6 +30,9 @@ _LISTING_METHODS = {"iterdir", "glob", "rglob"}
 _ORDERED = {"sorted", "len", "set", "frozenset"}  # what makes the order of a listing harmless at once
 
 
+_PARSING = threading.Lock()  # in CPython 3.11 two threads that parse at once break each other with a SystemError
+
+
 def first_hazard(program: str) -> str:
     r"""What a program must not call, as one sentence with the line; empty where nothing was found.
 
@@ -42,7 +46,8 @@ def first_hazard(program: str) -> str:
     ''
     """
     try:
-        tree = ast.parse(program)
+        with _PARSING:
+            tree = ast.parse(program)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return f"the program cannot be parsed: {str(error)[:200]}"
     found = sorted(_hazards(tree, _imports(tree)))

@@ -71,6 +71,8 @@ def _sentence(code: int, err: str) -> str:
         ([MAIN, "probe.levels=[0,x]"], "probe.levels"),
         ([MAIN, "difficulty=moderat"], "difficulty=moderat: there is no such difficulty; did you mean 'moderate'?"),
         ([MAIN, "trainer=[sft,grp]"], "trainer=grp: there is no such trainer; did you mean 'grpo'?"),
+        ([MAIN, "name=${nothere}"], "${nothere} points at no key; name one that exists."),
+        ([MAIN, "trainer.sft.lr=${no.where}"], "${no.where} points at no key; name one that exists."),
         ([MAIN, "scales=laptop"], "there is no key 'scales'; did you mean 'scale'?"),
         (["+experiment=nope"], "experiment=nope: there is no such experiment; use one of main."),
         ([MAIN, "+new.key=1"], "there is no key 'new'"),

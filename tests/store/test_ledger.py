@@ -1,11 +1,13 @@
 """store: everything goes in and comes out as it was, nothing is changed, and another config is refused."""
 
+import shutil
 import sqlite3
 import threading
 from pathlib import Path
 
 import pytest
 
+from clawloop.protocols import InfrastructureError
 from clawloop.store.layout import Layout
 from clawloop.store.ledger import Ledger, LedgerError, decode, encode
 from clawloop.store.recorded import Phases
@@ -172,3 +174,50 @@ def test_a_recorded_phase_is_read_back_and_not_run_again(ledger: Ledger, tmp_pat
     assert results[0] == results[1]
     assert inner.calls == ["synthesize", "admit", "screen", "split", "diagnose"]
     assert [repeated for _, repeated in told] == [False] * 5 + [True] * 5
+
+
+class Number:
+    """A policy whose only weight is a number."""
+
+    version, value = "theta_0", 0
+
+    def renamed(self, version: str) -> "Number":
+        return self
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        (folder / "value").write_text(str(self.value))
+
+    def load(self, folder: Path, version: str) -> "Number":
+        self.value = int((folder / "value").read_text())
+        return self
+
+
+class Adds:
+    """A stage that adds to it."""
+
+    def __init__(self, name: str, amount: int) -> None:
+        self.name, self.amount = name, amount
+
+    def __call__(self, policy: Number, practice: TaskPool, k: int) -> Number:
+        policy.value += self.amount
+        return policy
+
+
+def test_weights_that_the_run_goes_on_from_must_be_there_and_older_ones_need_not(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    def trained(iterations: int) -> int:
+        do = Phases(Counted(), (Adds("sft", 1), Adds("grpo", 10)), ledger, Layout(tmp_path), lambda *told: None)  # type: ignore[arg-type]
+        policy = Number()
+        for k in range(1, iterations + 1):
+            for stage in do.train:
+                policy = stage(policy, TaskPool(()), k)  # type: ignore[arg-type,assignment]
+        return policy.value
+
+    assert trained(2) == 22
+    shutil.rmtree(Layout(tmp_path).checkpoint("theta_1"))
+    assert trained(2) == 22
+    shutil.rmtree(Layout(tmp_path).checkpoint("theta_2"))
+    with pytest.raises(InfrastructureError, match=r"theta_2 is gone.*put it back, or start a new run"):
+        trained(3)
