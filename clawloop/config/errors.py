@@ -58,7 +58,7 @@ def sentence(error: BaseException) -> str | None:
                 return f"{cause.override}: this override cannot be read; write key=value, and quote = , and brackets."
             case ConfigKeyError() | ConfigAttributeError() if cause.full_key:
                 return _no_key(cause, error)
-            case InterpolationKeyError() if (found := re.search(r"'(.+)' not found", str(cause))):
+            case InterpolationKeyError() if found := re.search(r"'(.+)' not found", str(cause)):
                 place = getattr(error, "full_key", None)
                 return f"{place + ': ' if place else ''}${{{found.group(1)}}} points at no key; name one that exists."
             case MissingMandatoryValue():

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils.logging import disable_progress_bar
 
 from clawloop.policy.cache import Prefix, Prefixes, RowCache
 from clawloop.policy.chat import Chat
@@ -63,6 +64,7 @@ class HfPolicy:
     ) -> None:
         if threads is not None:
             torch.set_num_threads(threads)
+        disable_progress_bar()  # type: ignore[no-untyped-call]
         device = "cuda" if torch.cuda.is_available() else "cpu"
         self.tokenizer: Any = AutoTokenizer.from_pretrained(str(weights))
         network: Any = AutoModelForCausalLM.from_pretrained(str(weights), dtype=torch.float32)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from clawloop.protocols import Phases as Wanted
 from clawloop.protocols import InfrastructureError, Policy, Stage
+from clawloop.protocols import Phases as Wanted
 from clawloop.store.layout import Layout
 from clawloop.store.ledger import Ledger, decode, encode
 from clawloop.types import Candidate, DiagnosisReport, RolloutGroup, Screening, Task, TaskPool
