@@ -46,8 +46,8 @@ class Capability:
         """Names of the catalogue, such as reconciliation/analysis."""
         return self._capabilities
 
-    def cards(self, count: int, levels: Mapping[str, int], report: DiagnosisReport, seed: int) -> tuple[Card, ...]:
-        """`count` cards, decided by `seed`; capabilities take turns, so that any prefix is mixed too."""
+    def cards(self, count: int, report: DiagnosisReport, seed: int) -> tuple[Card, ...]:
+        """`count` cards of level 0, decided by `seed`; capabilities take turns, so that any prefix is mixed too."""
         rng = random.Random(f"{seed}/capability")
         shares = _shares(count, {name: _weight(name, report) for name in self._capabilities}, rng)
         domains, forms = _deal(self._domains, rng), {name: _deal(self._forms, rng) for name in self._capabilities}
@@ -60,7 +60,7 @@ class Capability:
                     capability=name,
                     track=name.partition("/")[2],
                     domain=domain,
-                    level=levels.get(name, 0),
+                    level=0,
                     form=next(forms[name]),
                     seed=own,
                     lineage=f"{name}/{domain}/{own}",
