@@ -132,7 +132,7 @@ def _statements(node: ast.FunctionDef, at: str) -> Iterator[exp.Expr]:
             )
         try:
             yield from (part for part in sqlglot.parse(text.value, read="sqlite") if part is not None)
-        except sqlglot.errors.ParseError as error:
+        except sqlglot.errors.SqlglotError as error:
             raise ValueError(f"{at}:{call.lineno}: the SQL cannot be read: {str(error).splitlines()[0]}") from error
 
 
