@@ -190,6 +190,58 @@ def test_the_instruction_shows_no_record_that_is_to_be_found() -> None:
         assert found and not [value for value in found.values() if str(value) in shown]
 
 
+def generator(plan: list[dict[str, Any]], told: str = "") -> Any:
+    """`once(draw)` of a clinic's generator that has but one plan, in a world of its own."""
+    space: dict[str, Any] = {"__name__": "generator"}
+    exec(Library().write(card("clinic/patients", 0, 1), POLICY).program, space)
+    steps = [{"used": [], "change": True, "blocked": False, "remedies": [], **step} for step in plan]
+    world = space["fresh"]("1")
+    given = {name for step in steps for _, name, *_ in step["args"].values() if isinstance(name, str)}
+    gaps = " ".join("{" + name + "}" for name in sorted(given))
+    told = " ".join(name for (name,) in world.execute(told)) if told else ""
+    whole = {"steps": steps, "instruction": gaps, "decisions": [["rule", told]]}
+    return lambda draw: space["once"](random.Random(draw), world, whole)
+
+
+LAST = {
+    "tool": "visits_on",
+    "args": {"clinician": ("given", "clinician", "clinician"), "day": ("given", "day", "day")},
+    "used": ["patient"],
+    "change": False,
+}
+CHARGE = {
+    "tool": "charge_patient",
+    "args": {"patient": ("found", 0, "patient"), "amount": ("given", "amount", "amount")},
+}
+SETTLE = {"tool": "settle_balance", "args": {"patient": ("found", 0, "patient")}}
+REFER = {
+    "tool": "refer_patient",
+    "args": {"patient": ("given", "patient", "patient"), "specialty": ("given", "specialty", "specialty")},
+    "blocked": True,
+}
+
+
+def test_goals_whose_order_matters_make_no_task() -> None:
+    alone, both = generator([LAST, CHARGE]), generator([LAST, CHARGE, SETTLE])
+    assert any(alone(draw) for draw in range(60))
+    assert not any(both(draw) for draw in range(60))
+
+
+def test_an_obstacle_with_two_ways_out_makes_no_task() -> None:
+    one = generator([REFER | {"remedies": ["close_referral"]}])
+    two = generator([REFER | {"remedies": ["close_referral", "close_referral"]}])
+    none = generator([REFER | {"remedies": ["settle_balance"]}])
+    made_of_one = [task for draw in range(30) if (task := one(draw))]
+    assert made_of_one and all(len(task["oracle"]) == 3 for task in made_of_one)
+    assert not any(two(draw) or none(draw) for draw in range(30))
+
+
+def test_what_is_to_be_found_is_not_told_by_chance() -> None:
+    open_, told = generator([LAST, CHARGE]), generator([LAST, CHARGE], "SELECT patient FROM patients")
+    assert any(open_(draw) for draw in range(60))
+    assert not any(told(draw) for draw in range(60))
+
+
 def test_growth_leaves_the_route_to_its_structure() -> None:
     drawn = card("clinic/visits", 4, 1)
     assert Dirtiness().grow(MultiHop().grow(drawn)) == drawn

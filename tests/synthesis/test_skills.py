@@ -85,7 +85,14 @@ def test_the_graph_has_three_parts_and_edges_from_tools_only() -> None:
     assert '"field bee" -> "tool move" [label="takes"];' in drawn and drawn.count("subgraph") == 2
 
 
-def test_affinity_is_higher_where_fewer_share_a_node() -> None:
+def test_affinity_is_the_product_of_weights_by_how_many_touch_a_node() -> None:
+    graph = tripartite(read_tools(CODE, ""))
+    assert affinity(graph, "bees_in", "move") == (1 * 1 + 1 * 1 + 1 * 2) / 2  # hive, bee, the table bees
+    third = CODE + "\n\ndef hive_of(db: sqlite3.Connection, bee: str) -> dict[str, object]:\n    return {'hive': 1}\n"
+    assert affinity(tripartite(read_tools(third, "")), "bees_in", "move") == (1 * 1 + 1 * 1) / 3 + 1 * 2 / 2
+
+
+def test_affinity_is_highest_between_tools_of_one_matter() -> None:
     graph = tripartite(load("clinic").tools.values())
     assert affinity(graph, "book_visit", "free_times") > affinity(graph, "book_visit", "close_referral") > 0
     assert affinity(graph, "free_times", "drugs_for") == 0

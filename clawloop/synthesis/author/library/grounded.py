@@ -18,7 +18,7 @@ from clawloop.synthesis.skills.instruct import Brief, Goal, Parameter, Reference
 from clawloop.synthesis.skills.materialise import materialise
 from clawloop.types import Card, Generator
 
-_PLANS = 12
+_PLANS = 16
 
 
 def grounded(card: Card, folders: Sequence[str]) -> Generator:
