@@ -12,7 +12,7 @@ from importlib.resources import files
 
 from clawloop.synthesis.skills.cluster import Skill
 from clawloop.synthesis.skills.domain import Domain
-from clawloop.synthesis.skills.read import Tool
+from clawloop.synthesis.skills.read import Tool, parsed
 
 
 def specification(tool: Tool) -> dict[str, object]:
@@ -42,7 +42,7 @@ def materialise(domain: Domain, skill: Skill) -> Mapping[str, str]:
 def command_line(domain: Domain, tools: list[Tool]) -> str:
     """A program with the tools, their helpers and what the module defines for all of them, and with a command line."""
     kept = {name for tool in tools for name in (tool.name, *tool.helpers)}
-    tree = ast.parse(domain.code)
+    tree = parsed(domain.code, domain.name)
     parts = [
         ast.get_source_segment(domain.code, node) or ""
         for node in tree.body[1 if ast.get_docstring(tree) else 0 :]

@@ -4,6 +4,7 @@ Nothing is taken from documentation but the one sentence that says what a tool i
 """
 
 import ast
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from sqlglot import exp
 
 TYPES = ("str", "int", "float")
 _RUNS = ("execute", "executemany")
+_PARSING = threading.Lock()  # in CPython 3.11 two threads that parse at once break each other with a SystemError
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +36,26 @@ class Tool:
     helpers: tuple[str, ...]
 
 
+def parsed(code: str, at: str) -> ast.Module:
+    """The syntax tree of a module; threads may ask for one at the same time.
+
+    Raises:
+        ValueError: it is no Python; the sentence names the line.
+    """
+    try:
+        with _PARSING:
+            return ast.parse(code)
+    except SyntaxError as error:
+        raise ValueError(f"{at}:{error.lineno}: {error.msg}.") from error
+
+
 def read_tools(code: str, at: str) -> tuple[Tool, ...]:
     """The public functions of a module of tools, in their order.
 
     Raises:
         ValueError: the code is not of the form that can be read; the sentence names the line and the cure.
     """
-    try:
-        tree = ast.parse(code)
-    except SyntaxError as error:
-        raise ValueError(f"{at}:{error.lineno}: {error.msg}.") from error
+    tree = parsed(code, at)
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     return tuple(_tool(node, functions, at) for name, node in functions.items() if not name.startswith("_"))
 

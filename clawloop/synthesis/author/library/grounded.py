@@ -43,7 +43,7 @@ def grounded(card: Card, folders: Sequence[str]) -> Generator:
     found = plans(domain, skill[0], card.level, _PLANS, rng)
     if not found:
         raise GeneratorError(f"the tools of {domain.name} carry no task graph of level {card.level}.")
-    spec = _domain(domain) | {"plans": [_plan(plan, domain, rng) for plan in found]}
+    spec = _material(places[card.domain]) | {"plans": [_plan(plan, domain, rng) for plan in found]}
     return Generator(f"SPEC = {spec!r}\nVERIFY = {_text('state.py.txt')!r}\n{_text('ground.py.txt')}", card.seed)
 
 
@@ -106,8 +106,10 @@ def _plan(plan: Plan, domain: Domain, rng: random.Random) -> dict[str, Any]:
     return {"steps": steps, "instruction": text, "decisions": [list(one) for one in decisions(plan, domain)]}
 
 
-def _domain(domain: Domain) -> dict[str, Any]:
+@cache
+def _material(place: str) -> dict[str, Any]:
     """What the program needs of a domain, with its skills as files."""
+    domain = load(place)
     skills = cluster(domain.tools)
     params = {param for tool in domain.tools.values() for param in tool.params}
     sources = {param: source(domain, param) for param in sorted(params)}
