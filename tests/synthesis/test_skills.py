@@ -175,6 +175,7 @@ def test_a_refusal_is_one_sentence_and_changes_nothing(workspace: Path) -> None:
 def test_the_document_names_every_tool_of_the_skill_and_what_it_refuses(workspace: Path) -> None:
     text = (workspace / "skills/visits/SKILL.md").read_text()
     assert "run.py book_visit --patient STR --clinician STR --day STR --time STR`" in text
+    assert text.startswith("---\nname: visits\ndescription: A clinic's front desk")
     assert "Refuses: ... has an unpaid balance." in text and "changes visits" in text
     assert "settle_balance" not in text
     assert "settle_balance" not in (workspace / "skills/visits/run.py").read_text()

@@ -65,7 +65,8 @@ def _document(domain: Domain, skill: Skill, tools: list[Tool]) -> str:
 
 def _entry(skill: Skill, tool: Tool) -> list[str]:
     options = "".join(f" --{name} {kind.upper()}" for name, kind in tool.params.items())
-    found = f"{tool.rows}: rows of {', '.join(tool.gives)}" if tool.rows else ", ".join(tool.gives)
+    fields = ", ".join(tool.gives) or "what it was handed"
+    found = f"{tool.rows}: rows of {fields}" if tool.rows else fields
     kind = f"changes {', '.join(tool.writes)}" if tool.writes else "changes nothing"
     lines = [f"- `python3 skills/{skill.name}/run.py {tool.name}{options}`", f"  {tool.about} Gives {found}; {kind}."]
     return lines + [f"  Refuses: {text}" for text in tool.refusals]
