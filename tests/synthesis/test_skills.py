@@ -181,6 +181,14 @@ def test_the_document_names_every_tool_of_the_skill_and_what_it_refuses(workspac
     assert "settle_balance" not in (workspace / "skills/visits/run.py").read_text()
 
 
+WORDS = """
+about: Bees.
+lookups: {bees_in: {bee: "the first bee of {hive}", lowest: n}}
+goals: {move: "{bee} lives in {hive}"}
+values: {hive: [A, B]}
+"""
+
+
 def a_domain(folder: Path, **parts: str) -> str:
     folder.mkdir()
     given = {
@@ -189,7 +197,7 @@ def a_domain(folder: Path, **parts: str) -> str:
         "CREATE TABLE log (id INTEGER PRIMARY KEY, bee TEXT UNIQUE);",
         "tools.py": CODE,
         "world.py": "def fill(db, rng): ...",
-        "words.yaml": "about: Bees.\nlookups: {bees_in: {bee: a bee}}\ngoals: {move: gone}",
+        "words.yaml": WORDS,
     }
     for name, text in (given | {key.replace("_", "."): text for key, text in parts.items()}).items():
         (folder / name).write_text(text)
@@ -213,9 +221,14 @@ def test_a_table_is_found_by_its_business_key(tmp_path: Path) -> None:
         ({"schema_sql": "CREATE bees"}, "no schema that SQLite can read"),
         ({"schema_sql": "CREATE TABLE bees (bee TEXT UNIQUE)"}, "speaks of a table 'hives'"),
         ({"words_yaml": "about: x"}, "must have the keys about, lookups and goals"),
-        ({"words_yaml": "about: x\nlookups: {}\ngoals: {fly: up}"}, "a tool 'fly' that tools.py does not have"),
-        ({"words_yaml": "about: x\nlookups: {}\ngoals: {bees_in: up}"}, "cannot be a goal"),
-        ({"words_yaml": "about: x\nlookups: {move: {bee: x}}\ngoals: {}"}, "cannot be a lookup"),
+        ({"words_yaml": WORDS.replace("move:", "fly:")}, "a tool 'fly' that tools.py does not have"),
+        ({"words_yaml": WORDS + "remedies: {bees_in: x}"}, "bees_in cannot be a goal or a remedy"),
+        ({"words_yaml": WORDS.replace("bees_in: {bee", "move: {bee")}, "move cannot be a lookup"),
+        ({"words_yaml": WORDS.replace(", lowest: n", "")}, "lowest or highest, for bees_in"),
+        ({"words_yaml": WORDS.replace("lowest: n", "lowest: size")}, "bees_in gives no 'size'; it gives bee, n"),
+        ({"words_yaml": WORDS.replace("{bee} lives", "it lives")}, r"must have the gaps \{bee\}, \{hive\}"),
+        ({"words_yaml": WORDS.replace("of {hive}", "of {hole}")}, r"of bees_in must have the gaps \{hive\}"),
+        ({"words_yaml": WORDS.replace("[A, B]", "[1, 2, 3]")}, "the values of hive must be texts"),
     ],
 )
 def test_a_wrong_domain_says_what_is_wrong(tmp_path: Path, parts: dict[str, str], said: str) -> None:

@@ -16,12 +16,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from clawloop.synthesis.skills.read import Tool, read_tools
+from clawloop.synthesis.skills.words import Lookup, read_words
 
 _PARTS = ("schema.sql", "tools.py", "world.py", "words.yaml")
-_WORDS = {"about", "held", "decisions", "values", "lookups", "goals", "remedies"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +29,6 @@ class Table:
     name: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Lookup:
-    """How people speak of what a lookup finds: a phrase for each field, and which of several rows is meant.
-
-    `order` is lowest or highest `by`; of equals, the one whose spoken field comes first in ascending order.
-    """
-
-    phrases: Mapping[str, str]
-    by: str = ""
-    order: str = "lowest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +76,7 @@ def load(folder: str) -> Domain:
     tables = {table.name: table for table in _tables(schema, str(path / "schema.sql"))}
     if unknown := sorted({name for tool in tools.values() for name in (*tool.reads, *tool.writes)} - set(tables)):
         raise ValueError(f"{path / 'tools.py'} speaks of a table {unknown[0]!r} that schema.sql does not have.")
-    spoken = _words(yaml.safe_load(words), tools, str(path / "words.yaml"))
+    spoken = read_words(words, tools, str(path / "words.yaml"))
     return Domain(path.name, schema=schema, code=code, world=world, tools=tools, tables=tables, **spoken)
 
 
@@ -135,36 +121,3 @@ def _table(db: sqlite3.Connection, name: str, at: str) -> Table:
     if not keys:
         raise ValueError(f"{at}: the table {name} has no business key; give it a PRIMARY KEY of text, or UNIQUE (...).")
     return Table(name, tuple(column for column, _, _ in columns if column not in number), tuple(keys[0]))
-
-
-def _words(words: Any, tools: Mapping[str, Tool], at: str) -> dict[str, Any]:
-    if not isinstance(words, dict) or not {"about", "goals", "lookups"} <= set(words) <= _WORDS:
-        raise ValueError(f"{at} must have the keys about, lookups and goals, and may have {', '.join(sorted(_WORDS))}.")
-    for name in (*words["lookups"], *words["goals"], *words.get("remedies", {})):
-        if name not in tools:
-            raise ValueError(f"{at} speaks of a tool {name!r} that tools.py does not have.")
-    for name, goal in words["goals"].items():
-        if not tools[name].writes:
-            raise ValueError(f"{at}: {name} cannot be a goal, because it changes nothing; put it under lookups.")
-        if isinstance(goal, str):
-            words["goals"][name] = [goal]
-    for name in words["lookups"]:
-        if tools[name].writes:
-            raise ValueError(f"{at}: {name} cannot be a lookup, because it changes records; put it under goals.")
-    return {
-        "about": str(words["about"]),
-        "held": bool(words.get("held", False)),
-        "decisions": tuple((str(name), str(rule)) for name, rule in words.get("decisions", {}).items()),
-        "remedies": {name: str(rule) for name, rule in words.get("remedies", {}).items()},
-        "values": dict(words.get("values", {})),
-        "lookups": {name: _lookup(value) for name, value in words["lookups"].items()},
-        "goals": {name: tuple(map(str, goal)) for name, goal in words["goals"].items()},
-    }
-
-
-def _lookup(value: Mapping[str, Any]) -> Lookup:
-    phrases = {str(name): str(text) for name, text in value.items() if name not in ("lowest", "highest")}
-    for order in ("lowest", "highest"):
-        if order in value:
-            return Lookup(phrases, str(value[order]), order)
-    return Lookup(phrases)
