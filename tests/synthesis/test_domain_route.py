@@ -183,7 +183,7 @@ def test_a_broken_database_is_a_failure_of_the_agent(attack: str, reason: str) -
 
 
 def test_the_instruction_shows_no_record_that_is_to_be_found() -> None:
-    for seed in range(6):
+    for seed in range(3):
         task = made(card("library/reservations", 4, seed))
         found = json.loads(task.answer)["found"]
         shown = task_of(task).instruction + repr(task_of(task).contract)
