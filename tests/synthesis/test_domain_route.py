@@ -162,6 +162,22 @@ def test_damage_to_other_records_fails(level: int) -> None:
         assert "all other records" in wrong[0].name
 
 
+def test_each_predicate_is_judged_by_itself() -> None:
+    """Two records of one table that are both to be found: to change one of them is not enough."""
+    for seed in range(30):
+        task = made(card("clinic/patients", 3, seed))
+        rules = spec(task_of(task).verifier.program)["predicates"]
+        found = [rule for rule in rules if rule["kind"] == "one" and "found" in rule["where"].get("patient", {})]
+        if len(found) > 1 and len({rule["table"] for rule in found}) == 1:
+            break
+    else:
+        raise AssertionError("no such candidate in 30 seeds")
+    verdict = graded(task, *task.oracle)
+    assert verdict.passed and len(verdict.fields) == len(rules)
+    for skipped in {c for c in task.oracle if "--patient" in c and "/patients/" in c}:
+        assert not graded(task, *(command for command in task.oracle if command != skipped)).passed
+
+
 def test_row_numbers_do_not_matter() -> None:
     task = made(card("clinic/visits", 2, 2))
     assert graded(task, *task.oracle, sql("UPDATE visits SET id = id + 5000")).passed
