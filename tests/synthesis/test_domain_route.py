@@ -24,7 +24,7 @@ from clawloop.synthesis.skills.cluster import cluster
 from clawloop.synthesis.skills.domain import load, shipped
 from clawloop.synthesis.skills.ground import plans
 from clawloop.synthesis.synthesize import Synthesize
-from clawloop.types import Candidate, Card, DiagnosisReport, Proficiency, Task, Verdict
+from clawloop.types import Candidate, Card, DiagnosisReport, Generator, Proficiency, Task, Verdict
 from clawloop.validation.check.deterministic import Deterministic
 from clawloop.validation.check.leakage import Leakage
 from clawloop.validation.check.oracle import Oracle
@@ -42,8 +42,12 @@ def card(capability: str, level: int, seed: int) -> Card:
     return Card("domain", capability, "terminal", domain, level, "state", seed, f"{capability}/{seed}")
 
 
-def made(drawn: Card, library: Library | None = None) -> Candidate:
-    generator = (library or Library()).write(drawn, POLICY)
+def written(drawn: Card) -> Generator:
+    return Library().write(drawn, POLICY)
+
+
+def made(drawn: Card) -> Candidate:
+    generator = written(drawn)
     return candidate("k1-0000", drawn, generator, run(generator, BOXES))
 
 
@@ -99,8 +103,8 @@ def test_generators_do_not_depend_on_the_machine(level: int) -> None:
 
 def test_one_card_gives_one_program() -> None:
     drawn = card("clinic/visits", 3, 11)
-    assert Library().write(drawn, POLICY) == Library().write(drawn, POLICY)
-    assert Library().write(drawn, POLICY) != Library().write(card("clinic/visits", 3, 12), POLICY)
+    assert written(drawn) == written(drawn)
+    assert written(drawn) != written(card("clinic/visits", 3, 12))
 
 
 def test_another_order_of_right_actions_passes_and_half_of_them_does_not() -> None:
@@ -209,7 +213,7 @@ def test_the_instruction_shows_no_record_that_is_to_be_found() -> None:
 def generator(plan: list[dict[str, Any]], told: str = "") -> Any:
     """`once(draw)` of a clinic's generator that has but one plan, in a world of its own."""
     space: dict[str, Any] = {"__name__": "generator"}
-    exec(Library().write(card("clinic/patients", 0, 1), POLICY).program, space)
+    exec(written(card("clinic/patients", 0, 1)).program, space)
     steps = [{"used": [], "change": True, "blocked": False, "remedies": [], **step} for step in plan]
     world = space["fresh"]("1")
     given = {name for step in steps for _, name, *_ in step["args"].values() if isinstance(name, str)}
@@ -313,7 +317,7 @@ def test_a_folder_of_your_own_is_a_domain_like_the_others(own: str) -> None:
     for task in made_here:
         assert task.findings == () and Oracle(BOXES, GRADER)(task).passed
     with pytest.raises(GeneratorError, match=r"name its folder in routine\.domain\.folders"):
-        Library().write(made_here[0].card, POLICY)
+        written(made_here[0].card)
 
 
 def _of(name: str) -> tuple[str, ...]:
