@@ -30,8 +30,7 @@ from clawloop.synthesis.lexicon import held_domains
 from clawloop.synthesis.synthesize import Synthesize
 from clawloop.tracking.fanout import Fanout
 from clawloop.training.cold_start import ColdStart
-from clawloop.types import Candidate, DiagnosisReport, Task
-from clawloop.validation.band import Band
+from clawloop.types import Candidate, DiagnosisReport, RolloutGroup, Task
 from clawloop.validation.screen import Screen
 from clawloop.validation.split import Split
 
@@ -87,6 +86,10 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
     progress = tracker.progress
     collect = Collect(episode, ledger, workers, seed, progress)
     screen = Screen(checks, progress=progress)
+    band = part(config["band"])
+
+    def roll_out(policy: Policy, tasks: tuple[Task, ...], n: int, at: str) -> tuple[RolloutGroup, ...]:
+        return collect(policy, tasks, n, at, band.wanted if at.endswith("/admission") else None)
 
     def synthesis(count: int, difficulty: Any, seed: int, **handed: Any) -> Synthesize:
         routines, growth = parts(config["routine"], **handed), parts(config["growth"])
@@ -104,8 +107,8 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
     inner: Any = SimpleNamespace(
         synthesize=synthesis(int(config["candidates"]), difficulty, seed),
         screen=screen,
-        roll_out=collect,
-        admit=Band(**config["band"], rollouts=int(config["rollouts"])),
+        roll_out=roll_out,
+        admit=band,
         split=Split(config["split"]["held_out"], seed),
         diagnose=Diagnose(part(config["diagnosis"])),
         evaluate=lambda theta, k: Probe(probe_tasks(), int(config["probe"]["trials"]), collect, tracker)(theta, k),

@@ -21,6 +21,6 @@ def run(policy: Policy, do: Phases, *, iterations: int, rollouts: int) -> Policy
         for stage in do.train:  #                                                17   SFT, then GRPO
             policy = stage(policy, practice, k)  #                               19   theta_k
         trials = do.roll_out(policy, held_out.tasks, 1, f"k{k}/held_out")  #     22   Xi_k
-        report = do.diagnose(policy, trials, groups, k)  #                       23   F_k
+        report = do.diagnose(policy, trials, groups, report, k)  #               23   F_k
         do.evaluate(policy, k)
     return policy  #                                                             27

@@ -96,11 +96,11 @@ class Author(Protocol):
 
 
 class Routine(Protocol):
-    """Says which tasks to make: `count` cards, given F_{k-1} and the level of each capability."""
+    """Says which tasks to make: `count` cards, given F_{k-1}. How hard they are is not its business."""
 
     @property
     def capabilities(self) -> tuple[str, ...]: ...
-    def cards(self, count: int, levels: Mapping[str, int], report: DiagnosisReport, seed: int) -> tuple[Card, ...]: ...
+    def cards(self, count: int, report: DiagnosisReport, seed: int) -> tuple[Card, ...]: ...
 
 
 class Growth(Protocol):
@@ -110,9 +110,9 @@ class Growth(Protocol):
 
 
 class Difficulty(Protocol):
-    """Pure: the level of each capability at the next iteration."""
+    """Pure: of each capability, the share of its next tasks at each level."""
 
-    def levels(self, capabilities: Sequence[str], report: DiagnosisReport) -> Mapping[str, int]: ...
+    def mix(self, capabilities: Sequence[str], report: DiagnosisReport) -> Mapping[str, Mapping[int, float]]: ...
 
 
 class Check(Protocol):
@@ -155,6 +155,11 @@ class Phases(Protocol):
     def admit(self, groups: tuple[RolloutGroup, ...], k: int) -> TaskPool: ...
     def split(self, pool: TaskPool, k: int) -> tuple[TaskPool, TaskPool]: ...
     def diagnose(
-        self, policy: Policy, trials: tuple[RolloutGroup, ...], groups: tuple[RolloutGroup, ...], k: int
+        self,
+        policy: Policy,
+        trials: tuple[RolloutGroup, ...],
+        groups: tuple[RolloutGroup, ...],
+        report: DiagnosisReport,
+        k: int,
     ) -> DiagnosisReport: ...
     def evaluate(self, policy: Policy, k: int) -> None: ...

@@ -8,14 +8,6 @@ from omegaconf import MISSING
 
 
 @dataclass
-class Band:
-    """The admission band [N_l, N_h]: passes of N that a task may have."""
-
-    low: int = MISSING
-    high: int = MISSING
-
-
-@dataclass
 class Split:
     """How the pool is split."""
 
@@ -71,7 +63,6 @@ class Config:
     iterations: int = MISSING
     rollouts: int = MISSING
     temperature: float = MISSING
-    band: Band = field(default_factory=Band)
     split: Split = field(default_factory=Split)
 
     candidates: int = MISSING
@@ -84,6 +75,7 @@ class Config:
     model: Model = field(default_factory=Model)
 
     author: dict[str, Any] = field(default_factory=dict)
+    band: dict[str, Any] = field(default_factory=dict)
     difficulty: dict[str, Any] = field(default_factory=dict)
     diagnosis: dict[str, Any] = field(default_factory=dict)
     policy: dict[str, Any] = field(default_factory=dict)
@@ -97,7 +89,7 @@ class Config:
     tracker: dict[str, Any] = field(default_factory=dict)
 
 
-ONE_PART = ("author", "difficulty", "diagnosis", "policy", "sandbox", "harness")
+ONE_PART = ("author", "band", "difficulty", "diagnosis", "policy", "sandbox", "harness")
 SEVERAL_PARTS = ("routine", "growth", "check", "trainer", "tracker")
 
 

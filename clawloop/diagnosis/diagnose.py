@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from clawloop.diagnosis.aggregate import aggregate
 from clawloop.protocols import Policy, Summariser
-from clawloop.types import DiagnosisReport, Proficiency, RolloutGroup
+from clawloop.types import DiagnosisReport, Evidence, Proficiency, RolloutGroup
 
 
 class Diagnose:
@@ -18,14 +18,20 @@ class Diagnose:
         self._summariser = summariser
 
     def __call__(
-        self, policy: Policy, trials: tuple[RolloutGroup, ...], groups: tuple[RolloutGroup, ...], k: int
+        self,
+        policy: Policy,
+        trials: tuple[RolloutGroup, ...],
+        groups: tuple[RolloutGroup, ...],
+        report: DiagnosisReport,
+        k: int,
     ) -> DiagnosisReport:
         """F_k.
 
         Args:
             policy: theta_k, which a summariser may ask.
             trials: Xi_k, the trials of theta_k on E_k; their failures are summarised.
-            groups: the admission trials of iteration k, of theta_{k-1}; they count for proficiency alone.
+            groups: the admission trials of iteration k, of theta_{k-1}; they count for proficiency and evidence.
+            report: F_{k-1}, whose evidence is kept.
             k: the iteration.
         """
         summaries = tuple(
@@ -34,7 +40,23 @@ class Diagnose:
             for rollout in group.rollouts
             if rollout.reward == 0.0
         )
-        return DiagnosisReport(k, summaries, aggregate(summaries), _proficiency((*groups, *trials)))
+        evidence = (*report.evidence, *_evidence(trials, groups, k))
+        return DiagnosisReport(k, summaries, aggregate(summaries), _proficiency((*groups, *trials)), evidence)
+
+
+def _evidence(trials: Iterable[RolloutGroup], groups: Iterable[RolloutGroup], k: int) -> tuple[Evidence, ...]:
+    """Passes and judged trials of every task, by capability and level."""
+    after = {group.task.id: (group.passes, len(group.rewards)) for group in trials if group.rewards}
+    cells: dict[tuple[str, int], list[RolloutGroup]] = defaultdict(list)
+    for group in groups:
+        if group.rewards:
+            cells[group.task.card.capability, group.task.card.level].append(group)
+    found = []
+    for (capability, level), cell in sorted(cells.items()):
+        tasks = {group.task.id: (group.passes, len(group.rewards)) for group in cell}
+        held_out = tuple((*seen, *after[id]) for id, seen in tasks.items() if id in after)
+        found.append(Evidence(k, capability, level, tuple(tasks.values()), held_out))
+    return tuple(found)
 
 
 def _proficiency(groups: Iterable[RolloutGroup]) -> Mapping[str, Proficiency]:

@@ -92,6 +92,8 @@ def iteration_row(iteration: Iteration) -> dict[str, Any]:
         "mean_tokens": _mean(len(trajectory.trace.ids) for trajectory in kept),
         "practice": len(iteration.practice),
         "held_out": len(iteration.held_out),
+        "admission_rollouts": len(at_admission),
+        "admission_saved": _saved(iteration),
         "admission_pass_rate": _pass_rate(iteration.admission),
         "admission_coverage": _coverage(at_admission),
         "held_out_pass_rate": _pass_rate(iteration.trials),
@@ -140,6 +142,14 @@ def _pass_rate(groups: Sequence[RolloutGroup]) -> float | None:
 
 def _coverage(rollouts: Sequence[Rollout]) -> float:
     return fmean(r.reward is not None for r in rollouts) if rollouts else 1.0
+
+
+def _saved(iteration: Iteration) -> float | None:
+    """The share of N trials a task that was not needed. N is that of any admitted task; None where none is."""
+    admitted = {*iteration.practice, *iteration.held_out}
+    sizes = {group.task.id: len(group.rollouts) for group in iteration.admission}
+    n = max((sizes[id] for id in admitted), default=0)
+    return 1 - sum(sizes.values()) / (n * len(sizes)) if n else None
 
 
 def _mean(values: Iterable[float]) -> float | None:

@@ -1,12 +1,30 @@
 """N trials of each task over a bounded pool of workers."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.thread import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from clawloop.protocols import Journal, Policy
 from clawloop.types import Rollout, RolloutGroup, Task
+
+Wanted: TypeAlias = Callable[[Sequence[float | None]], int]
+"""From a task's rewards so far to how many more of its trials may run at once, none of them in vain; 0 ends it."""
+
+
+@dataclass(slots=True)
+class _Trials:
+    """The trials of one task: the next index, those that run, those that ended."""
+
+    task: Task
+    next: int = 0
+    running: int = 0
+    ended: dict[int, Rollout] = field(default_factory=dict)
+
+    def group(self) -> RolloutGroup:
+        return RolloutGroup(self.task, tuple(self.ended[index] for index in sorted(self.ended)))
 
 
 class Collect:
@@ -34,30 +52,55 @@ class Collect:
         self._episode, self._journal, self._workers, self._seed = episode, journal, workers, seed
         self._progress = progress
 
-    def __call__(self, policy: Policy, tasks: tuple[Task, ...], n: int, at: str) -> tuple[RolloutGroup, ...]:
-        """`n` trials of every task; `at` names the phase, such as k1/admission."""
-        found = {(t.id, j): self._journal.find(at, t.id, j) for t in tasks for j in range(n)}
-        done = {key: rollout for key, rollout in found.items() if rollout is not None}
-        todo = [(t, j) for t in tasks for j in range(n) if (t.id, j) not in done]
-        total = len(found)
-        self._progress(at, len(done), total)
+    def __call__(
+        self, policy: Policy, tasks: tuple[Task, ...], n: int, at: str, wanted: Wanted | None = None
+    ) -> tuple[RolloutGroup, ...]:
+        """`n` trials of every task, or fewer where `wanted` ends them; `at` names the phase, such as k1/admission.
+
+        The trials of a task run in the order of their index, no more at once than `wanted` says, so that which of them
+        are played does not depend on timing.
+        """
+        wanted = wanted or (lambda rewards: n - len(rewards))
+        found = [_Trials(task) for task in tasks]
+        unfinished, total = list(found), n * len(tasks)
+        running: dict[Future[Rollout], _Trials] = {}
         with ThreadPoolExecutor(self._workers, thread_name_prefix="episode") as pool:
-            running: set[Future[Rollout]] = set()
             try:
-                while todo or running:
-                    while todo and len(running) < self._workers:
-                        task, index = todo.pop(0)
-                        running.add(pool.submit(self._episode, policy, task, index, self._noise(at, task, index)))
-                    ended, running = wait(running, return_when=FIRST_COMPLETED)
-                    for future in ended:
-                        rollout = future.result()
+                while True:
+                    for trials in list(unfinished):
+                        more = self._start(trials, wanted, n, at)
+                        while more and len(running) < self._workers:
+                            seed = self._noise(at, trials.task, trials.next)
+                            running[pool.submit(self._episode, policy, trials.task, trials.next, seed)] = trials
+                            trials.next, trials.running = trials.next + 1, trials.running + 1
+                            more = self._start(trials, wanted, n, at)
+                        if not more and not trials.running:
+                            unfinished.remove(trials)
+                        if len(running) >= self._workers:
+                            break
+                    left = sum(n - len(trials.ended) for trials in unfinished)
+                    self._progress(at, total - left, total)
+                    if not running:
+                        break
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        trials, rollout = running.pop(future), future.result()
                         self._journal.add(at, rollout)
-                        done[rollout.task_id, rollout.index] = rollout
-                        self._progress(at, len(done), total)
+                        trials.running -= 1
+                        trials.ended[rollout.index] = rollout
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-        return tuple(RolloutGroup(t, tuple(done[t.id, j] for j in range(n))) for t in tasks)
+        return tuple(trials.group() for trials in found)
+
+    def _start(self, trials: _Trials, wanted: Wanted, n: int, at: str) -> bool:
+        """Whether trial `next` is to be played now; those that the journal holds are taken from there."""
+        while trials.next < n and wanted([rollout.reward for rollout in trials.ended.values()]) > trials.running:
+            known = self._journal.find(at, trials.task.id, trials.next)
+            if known is None:
+                return True
+            trials.ended[trials.next] = known
+            trials.next += 1
+        return False
 
     def _noise(self, at: str, task: Task, index: int) -> int:
         digest = hashlib.sha256(f"{self._seed}/{at}/{task.id}/{index}".encode()).digest()

@@ -114,9 +114,10 @@ class Bubblewrap:
             entries: tuple[str, ...] = ()
             group = None
             if self._groups:
-                group = open_group(folder.name, memory=limits.memory, processes=limits.processes)
-                if group is None:
-                    raise InfrastructureError(f"cannot make the cgroup {folder.name}, as was possible before.")
+                try:
+                    group = open_group(folder.name, memory=limits.memory, processes=limits.processes)
+                except OSError as error:
+                    raise InfrastructureError(f"cannot make a cgroup, as was possible before: {error}.") from error
                 stack.callback(group.close)
                 entries = group.entries
             files = [*self._system, *(_users(folder) if self._users else ()), *_mounts(folder, limits)]
@@ -139,10 +140,11 @@ class Bubblewrap:
         if os.geteuid() != 0:
             return False
         name = f"clawloop-probe-{os.getpid()}"
-        group = open_group(name, memory=self._limits.memory, processes=self._limits.processes)
-        if group is not None:
-            group.close()
-        return group is not None
+        try:
+            open_group(name, memory=self._limits.memory, processes=self._limits.processes).close()
+        except OSError:
+            return False
+        return True
 
     def _probe(self) -> dict[str, str]:
         """Run one command in a box, and say how the box is held."""

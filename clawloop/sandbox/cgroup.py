@@ -1,7 +1,9 @@
 """Memory and process limits over a whole process tree, where this process may make cgroups (v1 or v2)."""
 
 import os
+import secrets
 import time
+from contextlib import suppress
 from pathlib import Path
 
 _TREE = Path("/sys/fs/cgroup")
@@ -45,29 +47,36 @@ class Group:
             _remove(folder)
 
 
-def open_group(name: str, *, memory: int, processes: int) -> Group | None:
-    """A new group with limits on bytes of memory and on processes, or None where this machine does not let us."""
+def open_group(name: str, *, memory: int, processes: int) -> Group:
+    """A new group of the box `name`, with limits on bytes of memory and on processes.
+
+    Each group has a name of its own: one of an earlier box of that name may hold dead processes for a while yet.
+
+    Raises:
+        OSError: this machine does not let us.
+    """
     made: list[Path] = []
-    settings = _settings(memory, processes + _SPARE_PROCESSES)
+    own = f"{name}.{secrets.token_hex(4)}"
+    remove_groups(name)
     try:
-        for parent, values in settings:
-            folder = parent / name
-            _remove(folder)  # of a killed run: the name is ours alone now
+        for parent, values in _settings(memory, processes + _SPARE_PROCESSES):
+            folder = parent / own
             folder.mkdir()
             made.append(folder)
             for key, value in values.items():
                 (folder / key).write_text(str(value))
     except OSError:
-        for folder in made:
-            _remove(folder)
-        return None
-    return Group(tuple(made)) if made else None
+        Group(tuple(made)).close()
+        raise
+    return Group(tuple(made))
 
 
-def remove_group(name: str) -> None:
-    """Remove what a killed run left of the group `name`."""
+def remove_groups(name: str) -> None:
+    """Remove what earlier boxes called `name` left, as far as its processes have gone; the caller holds the name."""
     for parent, _ in _settings(0, 0):
-        _remove(parent / name)
+        for folder in parent.glob(f"{name}.*"):
+            with suppress(OSError):
+                folder.rmdir()
 
 
 def _settings(memory: int, processes: int) -> list[tuple[Path, dict[str, int]]]:
@@ -91,7 +100,7 @@ def _v2_parent() -> Path:
             if not {"memory", "pids"} <= set(control.read_text().split()):
                 control.write_text("+memory +pids")
     except OSError:
-        return _TREE / "not-writable"  # `open_group` fails there, and so answers None
+        return _TREE / "not-writable"  # where `open_group` fails
     return parent
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from clawloop.sandbox.cgroup import remove_group
+from clawloop.sandbox.cgroup import remove_groups
 from clawloop.sandbox.workspace import remove_tree
 from clawloop.types import Limits
 
@@ -99,7 +99,7 @@ def _sweep(path: Path) -> None:
             return  # another box has the name by now
         if os.geteuid() == 0:
             _unmount(path / "w")
-            remove_group(path.name)
+            remove_groups(path.name)
         remove_tree(path)
     finally:
         os.close(lock)

@@ -7,6 +7,7 @@ regular, so that nothing planted there leads elsewhere, blocks, or fills the mem
 import errno
 import os
 import stat
+import tempfile
 import unicodedata
 from contextlib import suppress
 from itertools import islice
@@ -194,10 +195,10 @@ class Tree:
 def remove_tree(folder: Path) -> None:
     """Remove a folder tree however deep, unreadable or oddly named it is, with two descriptors and no recursion.
 
-    Each nested folder is moved up beside the root under a number, emptied there, and removed.
+    Each nested folder is moved up beside the root under a number, emptied there, and removed. `folder`'s name is free
+    from the start, so the place for this has a name that nobody else takes.
     """
-    top = folder.parent / f"{folder.name}.removed"
-    os.makedirs(top, mode=0o700, exist_ok=True)
+    top = tempfile.mkdtemp(prefix=f"{folder.name}.removed-", dir=folder.parent)
     base = os.open(top, _FOLDER)
     try:
         os.chmod(folder, 0o700)

@@ -113,10 +113,15 @@ class Phases:
         return self._recorded.call("split", k, lambda: self._inner.split(pool, k), keep, read)
 
     def diagnose(
-        self, policy: Policy, trials: tuple[RolloutGroup, ...], groups: tuple[RolloutGroup, ...], k: int
+        self,
+        policy: Policy,
+        trials: tuple[RolloutGroup, ...],
+        groups: tuple[RolloutGroup, ...],
+        report: DiagnosisReport,
+        k: int,
     ) -> DiagnosisReport:
         """Line 23."""
-        run = lambda: self._inner.diagnose(policy, trials, groups, k)  # noqa: E731
+        run = lambda: self._inner.diagnose(policy, trials, groups, report, k)  # noqa: E731
         return self._recorded.call("diagnose", k, run, encode, lambda kept: decode(kept, DiagnosisReport))
 
     def evaluate(self, policy: Policy, k: int) -> None:

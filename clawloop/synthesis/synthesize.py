@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures.thread import ThreadPoolExecutor
+from dataclasses import replace
 
 from clawloop.protocols import Author, Difficulty, Growth, Policy, Routine, Sandboxes
 from clawloop.synthesis.generator import GeneratorError, candidate, run
@@ -18,7 +19,7 @@ class Synthesize:
         routines: say which tasks to make; each gets an equal share of `count`, the first ones the remainder.
         author: writes the generator of a card; may be called from `workers` threads at once.
         growth: make a card harder, applied in order.
-        difficulty: gives each capability's level from the last report.
+        difficulty: gives each capability's mix of levels from the last report.
         sandboxes: opens the boxes in which generators run.
         count: candidates per iteration.
         seed: the run's seed; with k it decides every card.
@@ -64,15 +65,16 @@ class Synthesize:
 
     def _cards(self, report: DiagnosisReport, k: int) -> list[Card]:
         capabilities = tuple(dict.fromkeys(name for routine in self._routines for name in routine.capabilities))
-        levels = self._difficulty.levels(capabilities, report)
+        mix = self._difficulty.mix(capabilities, report)
         cards: list[Card] = []
         for index, routine in enumerate(self._routines):
             share = len(range(index, self._count, len(self._routines)))
             seed = random.Random(f"{self._seed}/{k}/routine/{index}").getrandbits(48)
-            drawn = routine.cards(share, levels, report, seed)
+            drawn = routine.cards(share, report, seed)
             if len(drawn) != share:
                 raise ValueError(f"{type(routine).__name__} gave {len(drawn)} cards where {share} were asked for.")
             cards.extend(drawn)
+        cards = _levelled(cards, mix, random.Random(f"{self._seed}/{k}/levels"))
         for growth in self._growth:
             cards = [growth.grow(card) for card in cards]
         return cards
@@ -84,3 +86,16 @@ class Synthesize:
             return candidate(id, card, generator, run(generator, self._sandboxes))
         except GeneratorError as error:
             return Candidate(id, card, generator, findings=(Finding("generator", False, str(error)),))
+
+
+def _levelled(cards: Sequence[Card], mix: Mapping[str, Mapping[int, float]], rng: random.Random) -> list[Card]:
+    """The cards with levels in the shares of `mix`, largest remainders first, dealt by lot within a capability."""
+    dealt: dict[str, list[int]] = {}
+    for name in dict.fromkeys(card.capability for card in cards):
+        count, shares = sum(card.capability == name for card in cards), mix[name]
+        levels = [level for level, share in shares.items() for _ in range(int(count * share))]
+        by_rest = sorted(shares, key=lambda level: int(count * shares[level]) - count * shares[level])
+        levels += by_rest[: count - len(levels)]
+        rng.shuffle(levels)
+        dealt[name] = levels
+    return [replace(card, level=dealt[card.capability].pop()) for card in cards]

@@ -1,6 +1,6 @@
 """Every noun, as frozen dataclasses. This floor imports nothing of ours and nothing heavy."""
 
-from clawloop.types.report import DiagnosisReport, FailureSummary, Pattern, Proficiency, RootCause
+from clawloop.types.report import DiagnosisReport, Evidence, FailureSummary, Pattern, Proficiency, RootCause
 from clawloop.types.rollout import FieldResult, Outcome, Rollout, RolloutGroup, TaskPool, Verdict
 from clawloop.types.sandbox import CommandResult, Limits, Snapshot
 from clawloop.types.task import (
@@ -29,6 +29,7 @@ __all__ = [
     "Decision",
     "Deliverable",
     "DiagnosisReport",
+    "Evidence",
     "FailureSummary",
     "FieldResult",
     "Finding",

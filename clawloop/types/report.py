@@ -53,16 +53,33 @@ class Proficiency:
 
 
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """What iteration k showed of one capability at one level, by task.
+
+    `tasks` has (passes, judged trials) of each task at admission, by theta_{k-1}. `held_out` has those of E_k once
+    more, each followed by its (passes, judged trials) after training, by theta_k.
+    """
+
+    k: int
+    capability: str
+    level: int
+    tasks: tuple[tuple[int, int], ...]
+    held_out: tuple[tuple[int, int, int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class DiagnosisReport:
     """F_k: summaries, patterns, and how the agent does per capability at the level it practises.
 
     `proficiency` holds, per capability, the level of iteration k and the trials there (admission and held-out).
+    `evidence` holds what was seen at admission in every iteration up to k.
     """
 
     k: int
     summaries: tuple[FailureSummary, ...] = ()
     patterns: tuple[Pattern, ...] = ()
     proficiency: Mapping[str, Proficiency] = field(default_factory=dict)
+    evidence: tuple[Evidence, ...] = ()
 
     @classmethod
     def empty(cls) -> "DiagnosisReport":

@@ -76,7 +76,7 @@ def _sentence(code: int, err: str) -> str:
         ([MAIN, "scales=laptop"], "there is no key 'scales'; did you mean 'scale'?"),
         (["+experiment=nope"], "experiment=nope: there is no such experiment; use one of main."),
         ([MAIN, "+new.key=1"], "there is no key 'new'"),
-        ([MAIN, "+band.key=1"], "there is no key 'band.key'"),
+        ([MAIN, "+split.key=1"], "there is no key 'split.key'"),
         ([MAIN, "+trainer.nope.lr=1"], "trainer.nope: there is no conf/trainer/nope.yaml; use one of grpo, sft."),
         ([MAIN, "iterations=[1"], "iterations=[1: this override cannot be read; write key=value"),
         ([MAIN, "resume=nowhere"], "resume=nowhere: there is no such folder; give that of a run"),
@@ -96,7 +96,10 @@ def test_a_wrong_override_is_answered_in_one_sentence(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("# @package _global_\nband:\n  lo: 1\n", "conf/experiment/mine.yaml: there is no key 'band.lo'; did you mean"),
+        (
+            "# @package _global_\nsplit:\n  held: 1\n",
+            "conf/experiment/mine.yaml: there is no key 'split.held'; did you mean",
+        ),
         ("# @package _global_\nrollouts: many\n", "conf/experiment/mine.yaml: rollouts=many: this must be an integer."),
         ("# @package _global_\nrollouts: 1\n\tband: 2\n", "mine.yaml, line 3, column 1: the YAML cannot be read ("),
         ("# @package _global_\nband: {low: 1\n", "the YAML cannot be read ("),
@@ -170,10 +173,10 @@ def test_a_failing_cell_leaves_the_others_alone(
     monkeypatch.setattr("clawloop.report.tables.compare", lambda root: f"the table of {root}")
     code, out, _ = clawloop("-m", MAIN, "scale=debug", "+sweep=difficulty")
     assert code == 1
-    assert len(built.configs) == 3
-    assert built.closed == [0, 1, 0]
+    assert len(built.configs) == 4
+    assert built.closed == [0, 1, 0, 0]
     folders = [folder for _, folder in built.configs]
-    assert [folder.name for folder in folders] == ["0", "1", "2"]
+    assert [folder.name for folder in folders] == ["0", "1", "2", "3"]
     assert folders[0].parent.parent == tmp_path / "outputs" / "multirun" / "main"
     status = json.loads((folders[1] / "status.json").read_text())
     assert status == {"status": "failed", "reason": "ZeroDivisionError: a bug in one cell"}

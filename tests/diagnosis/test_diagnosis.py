@@ -12,6 +12,8 @@ from clawloop.types import (
     Contract,
     Decision,
     Deliverable,
+    DiagnosisReport,
+    Evidence,
     FailureSummary,
     FieldResult,
     Outcome,
@@ -132,15 +134,22 @@ def test_the_report() -> None:
         return RolloutGroup(task(**of), tuple(map(judged, rewards)))
 
     admission = (
-        group([1.0, 0.0, None, 1.0]),
-        group([1.0, 1.0], level=0),
+        group([1.0, 0.0, None, 1.0], id="held"),
+        group([1.0, 1.0], level=0, id="easy"),
         group([None], level=2),
-        group([0.0, 0.0], capability="merge"),
+        group([0.0, 0.0], capability="merge", id="hard"),
         group([None], capability="rates"),
     )
     trials = (group([0.0], id="held"), group([1.0]), group([None]), group([0.0], capability="merge"))
-    report = Diagnose(Rules())(POLICY, trials, admission, 2)
+    known = Evidence(1, "audit", 0, ((3, 8),))
+    report = Diagnose(Rules())(POLICY, trials, admission, DiagnosisReport(1, evidence=(known,)), 2)
     assert report.k == 2
     assert [(s.task_id, s.capability) for s in report.summaries] == [("held", "audit"), ("t", "merge")]
     assert sum(p.count for p in report.patterns) == 2
     assert report.proficiency == {"audit": Proficiency(1, 3, 5), "merge": Proficiency(1, 0, 3)}
+    assert report.evidence == (
+        known,
+        Evidence(2, "audit", 0, ((2, 2),)),
+        Evidence(2, "audit", 1, ((2, 3),), ((2, 3, 0, 1),)),
+        Evidence(2, "merge", 1, ((0, 2),)),
+    )

@@ -31,6 +31,15 @@ def test_outcomes_and_coverage(record: Record) -> None:
     assert row["admission_pass_rate"] == pytest.approx((1 / 2 + 1 / 3 + 1) / 3), "each task weighs one"
 
 
+def test_trials_that_were_not_needed_are_counted(record: Record) -> None:
+    first, second = record.iterations
+    assert (iteration_row(first)["admission_rollouts"], iteration_row(first)["admission_saved"]) == (12, 0.0)
+    ended = replace(first.admission[2], rollouts=first.admission[2].rollouts[:3])
+    fewer = replace(first, admission=(*first.admission[:2], ended))
+    assert iteration_row(fewer)["admission_saved"] == pytest.approx(1 / 12)
+    assert iteration_row(second)["admission_saved"] is None, "no task is admitted, so N is not known"
+
+
 def test_rejections_keep_their_reasons_and_levels_follow_the_cards(record: Record) -> None:
     row = iteration_row(record.iterations[0])
     assert row["rejections"] == {

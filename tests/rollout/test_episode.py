@@ -1,6 +1,6 @@
 """rollout: one trial and many, in real boxes, with the four outcomes kept apart."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -138,6 +138,23 @@ def test_groups_do_not_depend_on_workers_and_a_journal_repeats_nothing(episode: 
     again = Collect(counted, half, 8, 7)(policy, tasks, 4, "k1/admission")  # type: ignore[arg-type]
     assert rewards(again) == rewards(one)
     assert len(played) == 7
+
+
+def test_which_trials_are_played_does_not_depend_on_workers_where_a_task_may_end_early(episode: Episode) -> None:
+    tasks = tuple(task(f"t{i}") for i in range(6))
+    policy = says("echo 2 > n.txt", slip=0.2)
+    journals = [Memory(), Memory(), Memory()]
+
+    def wanted(rewards: Sequence[float | None]) -> int:
+        return max(min(3 - sum(r == 1.0 for r in rewards), 5 - len(rewards)), 0)
+
+    one = Collect(episode, journals[0], 1, 7)(policy, tasks, 5, "k1/admission", wanted)
+    many = Collect(episode, journals[1], 8, 7)(policy, tasks, 5, "k1/admission", wanted)
+    assert rewards(one) == rewards(many) and journals[0].kept.keys() == journals[1].kept.keys()
+    assert 18 < len(journals[0].kept) < 30
+    journals[2].kept = dict(list(journals[0].kept.items())[1::2])
+    again = Collect(episode, journals[2], 8, 7)(policy, tasks, 5, "k1/admission", wanted)
+    assert rewards(again) == rewards(one) and journals[2].kept.keys() == journals[0].kept.keys()
 
 
 def test_phases_and_seeds_give_other_noise(episode: Episode) -> None:

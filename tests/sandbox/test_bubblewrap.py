@@ -14,6 +14,7 @@ import pytest
 from clawloop.protocols import InfrastructureError
 from clawloop.sandbox import folder as folders
 from clawloop.sandbox.bubblewrap import Bubblewrap
+from clawloop.sandbox.cgroup import open_group
 from clawloop.sandbox.workspace import remove_tree
 from clawloop.types import Limits, Workspace
 
@@ -191,6 +192,39 @@ def test_remove_tree_stays_inside(tmp_path):
     remove_tree(tmp_path / "tree")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["kept"]
     assert (tmp_path / "kept" / "file").read_text() == "x"
+
+
+def test_a_name_may_be_taken_again_while_its_old_tree_is_being_removed(tmp_path):
+    def claim_and_remove(_: int) -> None:
+        while True:
+            try:
+                (tmp_path / "box").mkdir()
+                break
+            except FileExistsError:
+                time.sleep(0)
+        for name in ("a", "b", "c"):
+            (tmp_path / "box" / name / "d").mkdir(parents=True)
+        remove_tree(tmp_path / "box")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(claim_and_remove, range(200)))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not ROOT, reason="only root makes cgroups")
+def test_a_cgroup_whose_processes_linger_does_not_stand_in_the_way_of_the_next():
+    name = f"{PREFIX}group"
+    first = open_group(name, memory=1 << 28, processes=8)
+    enter = "".join(f"echo 0 >{path} && " for path in first.entries)
+    lingers = subprocess.Popen(["/bin/sh", "-c", f"{enter}echo in && exec sleep 60"], stdout=subprocess.PIPE)
+    assert lingers.stdout is not None and lingers.stdout.readline() == b"in\n"
+    second = open_group(name, memory=1 << 28, processes=8)
+    assert not set(first.entries) & set(second.entries)
+    second.close()
+    lingers.kill()
+    lingers.communicate()
+    open_group(name, memory=1 << 28, processes=8).close()
+    assert not any(Path(entry).exists() for entry in first.entries)
 
 
 def test_snapshot_is_bounded(boxes):

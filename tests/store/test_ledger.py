@@ -170,7 +170,15 @@ def test_a_recorded_phase_is_read_back_and_not_run_again(ledger: Ledger, tmp_pat
         do = Phases(inner, (), ledger, Layout(tmp_path), lambda name, k, s, repeated: told.append((name, repeated)))
         candidates = do.synthesize(None, REPORT, 1)  # type: ignore[arg-type]
         pool = do.admit(groups, 1)
-        results.append((candidates, do.screen(candidates, 1), pool, do.split(pool, 1), do.diagnose(None, (), (), 1)))  # type: ignore[arg-type]
+        results.append(
+            (
+                candidates,
+                do.screen(candidates, 1),
+                pool,
+                do.split(pool, 1),
+                do.diagnose(None, (), (), DiagnosisReport.empty(), 1),
+            )
+        )  # type: ignore[arg-type]
     assert results[0] == results[1]
     assert inner.calls == ["synthesize", "admit", "screen", "split", "diagnose"]
     assert [repeated for _, repeated in told] == [False] * 5 + [True] * 5

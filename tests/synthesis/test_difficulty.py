@@ -26,26 +26,26 @@ def report(level: int, passes: int, trials: int) -> DiagnosisReport:
     ],
 )
 def test_moderate_moves_by_one(seen: tuple[int, int, int], level: int) -> None:
-    assert Moderate().levels(["audit"], report(*seen)) == {"audit": level}
+    assert Moderate().mix(["audit"], report(*seen)) == {"audit": {level: 1.0}}
 
 
 def test_aggressive_moves_by_two_and_never_back() -> None:
-    assert Aggressive().levels(["audit"], report(1, 3, 10)) == {"audit": 3}
-    assert Aggressive().levels(["audit"], report(3, 3, 10)) == {"audit": 4}
-    assert Aggressive().levels(["audit"], report(3, 0, 10)) == {"audit": 3}
-    assert Moderate().levels(["audit"], report(1, 3, 10)) == {"audit": 1}
+    assert Aggressive().mix(["audit"], report(1, 3, 10)) == {"audit": {3: 1.0}}
+    assert Aggressive().mix(["audit"], report(3, 3, 10)) == {"audit": {4: 1.0}}
+    assert Aggressive().mix(["audit"], report(3, 0, 10)) == {"audit": {3: 1.0}}
+    assert Moderate().mix(["audit"], report(1, 3, 10)) == {"audit": {1: 1.0}}
 
 
 @pytest.mark.parametrize("schedule", [NoGrowth, Moderate, Aggressive])
 def test_what_was_not_seen_begins_at_the_start(schedule: type) -> None:
     seen = report(1, 10, 10)
-    assert schedule(start=2).levels(["merge"], seen) == {"merge": 2}
-    assert schedule().levels(["merge"], DiagnosisReport.empty()) == {"merge": 0}
-    assert schedule().levels([], seen) == {}
+    assert schedule(start=2).mix(["merge"], seen) == {"merge": {2: 1.0}}
+    assert schedule().mix(["merge"], DiagnosisReport.empty()) == {"merge": {0: 1.0}}
+    assert schedule().mix([], seen) == {}
 
 
 def test_none_never_moves() -> None:
-    assert NoGrowth(start=1).levels(["audit"], report(1, 10, 10)) == {"audit": 1}
+    assert NoGrowth(start=1).mix(["audit"], report(1, 10, 10)) == {"audit": {1: 1.0}}
 
 
 def test_arguments_are_checked() -> None:

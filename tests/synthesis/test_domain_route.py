@@ -4,6 +4,7 @@ import json
 import random
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -265,25 +266,24 @@ def test_what_is_to_be_found_is_not_told_by_chance() -> None:
 def test_growth_leaves_the_route_to_its_structure() -> None:
     drawn = card("clinic/visits", 4, 1)
     assert Dirtiness().grow(MultiHop().grow(drawn)) == drawn
-    other = Capability().cards(1, dict.fromkeys(Capability().capabilities, 4), EMPTY, 1)[0]
+    other = replace(Capability().cards(1, EMPTY, 1)[0], level=4)
     assert Dirtiness().grow(MultiHop().grow(other)).growth == ("multi_hop", "dirtiness")
 
 
 def test_cards_are_domain_slash_skill_and_decided_by_the_seed() -> None:
     routine = DomainGrounded(names=["clinic", "warehouse"])
-    levels = dict.fromkeys(routine.capabilities, 3)
-    cards = routine.cards(24, levels, EMPTY, 5)
+    cards = routine.cards(24, EMPTY, 5)
     assert {c.domain for c in cards} == {"clinic", "warehouse"}
     assert {c.capability for c in cards} == set(routine.capabilities)
-    assert {(c.route, c.track, c.level) for c in cards} == {("domain", "terminal", 3)}
+    assert {(c.route, c.track, c.level) for c in cards} == {("domain", "terminal", 0)}
     assert len({c.lineage for c in cards}) == 24
-    assert cards == routine.cards(24, levels, EMPTY, 5) != routine.cards(24, levels, EMPTY, 6)
+    assert cards == routine.cards(24, EMPTY, 5) != routine.cards(24, EMPTY, 6)
 
 
 def test_weak_skills_get_more_cards() -> None:
     routine = DomainGrounded(names=["clinic"])
     known = {name: Proficiency(0, 8, 8) for name in routine.capabilities} | {"clinic/visits": Proficiency(0, 0, 8)}
-    cards = routine.cards(40, {}, DiagnosisReport(1, (), (), known), 5)
+    cards = routine.cards(40, DiagnosisReport(1, (), (), known), 5)
     shares = {name: sum(c.capability == name for c in cards) for name in routine.capabilities}
     assert shares["clinic/visits"] > 1.5 * shares["clinic/patients"] > 0
 

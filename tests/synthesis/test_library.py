@@ -99,16 +99,15 @@ def test_domains_are_many_and_those_of_the_probe_are_apart() -> None:
 
 def test_weak_capabilities_get_more_tasks_and_all_get_some() -> None:
     routine = Capability()
-    levels = dict.fromkeys(CAPABILITIES, 0)
-    even = routine.cards(64, levels, DiagnosisReport.empty(), 5)
+    even = routine.cards(64, DiagnosisReport.empty(), 5)
     counts = [sum(c.capability == name for c in even) for name in CAPABILITIES]
     assert counts == [8] * 8
     known = {name: Proficiency(0, 8, 8) for name in CAPABILITIES} | {"audit/terminal": Proficiency(0, 0, 8)}
     report = DiagnosisReport(1, (), (Pattern("audit/terminal", RootCause.MISUNDERSTOOD, 4, "", ""),), known)
-    steered = routine.cards(64, levels, report, 5)
+    steered = routine.cards(64, report, 5)
     weak = sum(c.capability == "audit/terminal" for c in steered)
     assert weak > 16
     assert min(sum(c.capability == name for c in steered) for name in CAPABILITIES) >= 1
-    assert routine.cards(64, levels, report, 5) == steered
-    assert routine.cards(64, levels, report, 6) != steered
+    assert routine.cards(64, report, 5) == steered
+    assert routine.cards(64, report, 6) != steered
     assert len({c.lineage for c in steered}) == 64

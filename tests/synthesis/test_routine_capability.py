@@ -13,7 +13,7 @@ EMPTY = DiagnosisReport.empty()
 def test_an_empty_report_gives_even_shares() -> None:
     routine = Capability()
     assert len(routine.capabilities) == 8 and "reconciliation/analysis" in routine.capabilities
-    cards = routine.cards(64, {}, EMPTY, 5)
+    cards = routine.cards(64, EMPTY, 5)
     assert set(Counter(card.capability for card in cards).values()) == {8}
     assert Counter(card.form for card in cards) == dict.fromkeys(("json", "csv", "files", "report"), 16)
     for name in routine.capabilities:
@@ -25,34 +25,28 @@ def test_an_empty_report_gives_even_shares() -> None:
 
 
 def test_the_seed_decides() -> None:
-    assert Capability().cards(20, {}, EMPTY, 5) == Capability().cards(20, {}, EMPTY, 5)
-    assert Capability().cards(20, {}, EMPTY, 5) != Capability().cards(20, {}, EMPTY, 6)
-
-
-def test_levels_are_per_capability() -> None:
-    cards = Capability().cards(32, {"merge/terminal": 3}, EMPTY, 1)
-    assert {card.level for card in cards if card.capability == "merge/terminal"} == {3}
-    assert {card.level for card in cards if card.capability != "merge/terminal"} == {0}
+    assert Capability().cards(20, EMPTY, 5) == Capability().cards(20, EMPTY, 5)
+    assert Capability().cards(20, EMPTY, 5) != Capability().cards(20, EMPTY, 6)
 
 
 def test_weak_capabilities_get_more_and_every_one_gets_some() -> None:
     names = Capability().capabilities
     known = {name: Proficiency(0, 8, 8) for name in names} | {names[2]: Proficiency(0, 0, 8)}
     report = DiagnosisReport(1, (), (Pattern(names[2], RootCause.WRONG_EDIT, 4, "x", "y"),), known)
-    shares = Counter(card.capability for card in Capability().cards(80, {}, report, 3))
+    shares = Counter(card.capability for card in Capability().cards(80, report, 3))
     others = [shares[name] for name in names if name != names[2]]
     assert min(others) >= 1 and shares[names[2]] >= 2 * max(others)
     milder = DiagnosisReport(1, (), (), known)
-    assert shares[names[2]] > Counter(card.capability for card in Capability().cards(80, {}, milder, 3))[names[2]]
+    assert shares[names[2]] > Counter(card.capability for card in Capability().cards(80, milder, 3))[names[2]]
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 9])
 def test_the_count_is_exact(count: int) -> None:
-    assert len(Capability().cards(count, {}, EMPTY, 2)) == count
+    assert len(Capability().cards(count, EMPTY, 2)) == count
 
 
 def test_tracks_and_forms_can_be_narrowed() -> None:
-    cards = Capability(tracks=["terminal"], forms=["csv"]).cards(8, {}, EMPTY, 2)
+    cards = Capability(tracks=["terminal"], forms=["csv"]).cards(8, EMPTY, 2)
     assert {card.track for card in cards} == {"terminal"} and {card.form for card in cards} == {"csv"}
 
 

@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -50,10 +49,10 @@ class Drawn:
     def __init__(self, route: str, *capabilities: str, short: int = 0) -> None:
         self.route, self.capabilities, self.short = route, capabilities, short
 
-    def cards(self, count: int, levels: Mapping[str, int], report: DiagnosisReport, seed: int) -> tuple[Card, ...]:
+    def cards(self, count: int, report: DiagnosisReport, seed: int) -> tuple[Card, ...]:
         names = [self.capabilities[i % len(self.capabilities)] for i in range(count - self.short)]
         return tuple(
-            Card(self.route, name, "analysis", "bees", levels[name], "json", seed + i, f"{name}/{i}")
+            Card(self.route, name, "analysis", "bees", 0, "json", seed + i, f"{name}/{i}")
             for i, name in enumerate(names)
         )
 

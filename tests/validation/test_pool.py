@@ -1,11 +1,12 @@
 """The admission band and the split by lineage."""
 
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 
 from clawloop.types import RolloutGroup, TaskPool
-from clawloop.validation.band import Band
+from clawloop.validation.band import Band, Sequential
 from clawloop.validation.split import Split
 
 Group = Callable[..., RolloutGroup]
@@ -27,22 +28,44 @@ Group = Callable[..., RolloutGroup]
     ],
 )
 def test_the_band(group: Group, rewards: str, admitted: bool) -> None:
-    assert (len(Band(1, 5)((group("t", rewards),), 1).groups) == 1) is admitted
+    assert (len(Band(1, 5, 8)((group("t", rewards),), 1).groups) == 1) is admitted
 
 
 def test_the_band_keeps_order_and_trials(group: Group) -> None:
     groups = (group("b", "1000"), group("a", "0000"), group("c", "0100"))
-    assert Band(1, 3)(groups, 1) == TaskPool((groups[0], groups[2]))
+    assert Band(1, 3, 4)(groups, 1) == TaskPool((groups[0], groups[2]))
 
 
 def test_a_band_without_signal_is_refused(group: Group) -> None:
     for low, high in ((0, 5), (3, 2)):
         with pytest.raises(ValueError, match="0 < low <= high"):
-            Band(low, high)
+            Band(low, high, 8)
     with pytest.raises(ValueError, match="below the 5 rollouts"):
         Band(1, 5, rollouts=5)
-    with pytest.raises(ValueError, match="below the 4 rollouts"):
-        Band(1, 5)((group("t", "1000"),), 1)
+
+
+@pytest.mark.parametrize(("low", "high", "n"), [(1, 5, 8), (2, 3, 5), (3, 4, 5), (1, 1, 4)])
+def test_sequential_ends_a_task_just_when_no_outcome_could_admit_it(group: Group, low: int, high: int, n: int) -> None:
+    full, sequential = Band(low, high, n), Sequential(low, high, n)
+    marks = {1.0: "1", 0.0: "0", None: "?"}
+    for rewards in product(marks, repeat=n):
+        played = next(j for j in range(n + 1) if sequential.wanted(rewards[:j]) == 0)
+        groups = [(group("t", "".join(marks[r] for r in rewards[:j])),) for j in (played, n)]
+        assert len(sequential(groups[0], 1).groups) == len(full(groups[1], 1).groups)
+        assert played == n or not full(groups[1], 1).groups
+        if played:
+            start = rewards[: played - 1]
+            rest = product(marks, repeat=n - len(start))
+            assert any(full((group("t", "".join(marks[r] for r in (*start, *end))),), 1).groups for end in rest)
+
+
+@pytest.mark.parametrize(("low", "high", "n"), [(1, 5, 8), (2, 3, 5), (3, 4, 5)])
+def test_trials_that_run_at_once_are_never_in_vain(low: int, high: int, n: int) -> None:
+    sequential = Sequential(low, high, n)
+    for rewards in product((1.0, 0.0, None), repeat=n):
+        for done in range(n):
+            if (at_once := sequential.wanted(rewards[:done])) > 1:
+                assert all(sequential.wanted(rewards[: done + j]) > 0 for j in range(at_once))
 
 
 def pool(group: Group, lineages: dict[str, int], capability: dict[str, str] | None = None) -> TaskPool:

@@ -12,8 +12,8 @@ class Aggressive:
     capability that the report does not have begins at `start`.
 
     >>> report = DiagnosisReport(1, proficiency={"audit": Proficiency(0, 4, 10), "merge": Proficiency(3, 9, 10)})
-    >>> Aggressive().levels(["audit", "merge"], report)
-    {'audit': 2, 'merge': 4}
+    >>> Aggressive().mix(["audit", "merge"], report)
+    {'audit': {2: 1.0}, 'merge': {4: 1.0}}
     """
 
     def __init__(self, start: int = 0, top: int = 4, raise_at: float = 0.3, min_trials: int = 1) -> None:
@@ -21,9 +21,9 @@ class Aggressive:
             raise ValueError("difficulty aggressive needs 0 <= start <= top and 0 < raise_at <= 1.")
         self._start, self._top, self._raise_at, self._min_trials = start, top, raise_at, min_trials
 
-    def levels(self, capabilities: Sequence[str], report: DiagnosisReport) -> Mapping[str, int]:
-        """The level of each capability at the next iteration, at most `top`."""
-        return {name: self._next(report.proficiency.get(name)) for name in capabilities}
+    def mix(self, capabilities: Sequence[str], report: DiagnosisReport) -> Mapping[str, Mapping[int, float]]:
+        """One level for each capability, at most `top`."""
+        return {name: {self._next(report.proficiency.get(name)): 1.0} for name in capabilities}
 
     def _next(self, seen: Proficiency | None) -> int:
         if seen is None:

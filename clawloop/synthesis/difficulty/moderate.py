@@ -14,8 +14,8 @@ class Moderate:
     `min_trials` trials it stays where it is.
 
     >>> report = DiagnosisReport(1, proficiency={"audit": Proficiency(1, 9, 10), "merge": Proficiency(2, 0, 10)})
-    >>> Moderate().levels(["audit", "merge", "rates"], report)
-    {'audit': 2, 'merge': 1, 'rates': 0}
+    >>> Moderate().mix(["audit", "merge", "rates"], report)
+    {'audit': {2: 1.0}, 'merge': {1: 1.0}, 'rates': {0: 1.0}}
     """
 
     def __init__(
@@ -26,9 +26,9 @@ class Moderate:
         self._start, self._top = start, top
         self._raise_at, self._lower_at, self._min_trials = raise_at, lower_at, min_trials
 
-    def levels(self, capabilities: Sequence[str], report: DiagnosisReport) -> Mapping[str, int]:
-        """The level of each capability at the next iteration, between 0 and `top`."""
-        return {name: self._next(report.proficiency.get(name)) for name in capabilities}
+    def mix(self, capabilities: Sequence[str], report: DiagnosisReport) -> Mapping[str, Mapping[int, float]]:
+        """One level for each capability, between 0 and `top`."""
+        return {name: {self._next(report.proficiency.get(name)): 1.0} for name in capabilities}
 
     def _next(self, seen: Proficiency | None) -> int:
         if seen is None:

@@ -8,13 +8,13 @@ from clawloop.types import DiagnosisReport
 class NoGrowth:
     """Keeps every capability at `start` (paper, Figure 3: no schedule).
 
-    >>> NoGrowth(start=1).levels(["audit"], DiagnosisReport.empty())
-    {'audit': 1}
+    >>> NoGrowth(start=1).mix(["audit"], DiagnosisReport.empty())
+    {'audit': {1: 1.0}}
     """
 
     def __init__(self, start: int = 0) -> None:
         self._start = start
 
-    def levels(self, capabilities: Sequence[str], report: DiagnosisReport) -> Mapping[str, int]:
-        """The same level for all."""
-        return dict.fromkeys(capabilities, self._start)
+    def mix(self, capabilities: Sequence[str], report: DiagnosisReport) -> Mapping[str, Mapping[int, float]]:
+        """One level for all."""
+        return {name: {self._start: 1.0} for name in capabilities}

@@ -1,7 +1,7 @@
 """Capability-driven synthesis (paper, 4.1): a catalogue of capabilities, each practised in many domains."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from clawloop.synthesis.lexicon import training_domains, vocabulary
 from clawloop.synthesis.shares import deal, shares, turns, weight
@@ -45,8 +45,8 @@ class Capability:
         """Names of the catalogue, such as reconciliation/analysis."""
         return self._capabilities
 
-    def cards(self, count: int, levels: Mapping[str, int], report: DiagnosisReport, seed: int) -> tuple[Card, ...]:
-        """`count` cards, decided by `seed`; capabilities take turns, so that any prefix is mixed too."""
+    def cards(self, count: int, report: DiagnosisReport, seed: int) -> tuple[Card, ...]:
+        """`count` cards of level 0, decided by `seed`; capabilities take turns, so that any prefix is mixed too."""
         rng = random.Random(f"{seed}/capability")
         dealt = shares(count, {name: weight(name, report) for name in self._capabilities}, rng)
         domains, forms = deal(self._domains, rng), {name: deal(self._forms, rng) for name in self._capabilities}
@@ -59,7 +59,7 @@ class Capability:
                     capability=name,
                     track=name.partition("/")[2],
                     domain=domain,
-                    level=levels.get(name, 0),
+                    level=0,
                     form=next(forms[name]),
                     seed=own,
                     lineage=f"{name}/{domain}/{own}",

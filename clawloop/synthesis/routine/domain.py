@@ -1,7 +1,7 @@
 """Domain-grounded synthesis (paper, 4.1): tasks from the skills of executable domains."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 from clawloop.synthesis.shares import shares, turns, weight
@@ -44,20 +44,20 @@ class DomainGrounded:
         """Names such as clinic/visits."""
         return self._capabilities
 
-    def cards(self, count: int, levels: Mapping[str, int], report: DiagnosisReport, seed: int) -> tuple[Card, ...]:
-        """`count` cards, decided by `seed`; capabilities take turns, so that any prefix is mixed too."""
+    def cards(self, count: int, report: DiagnosisReport, seed: int) -> tuple[Card, ...]:
+        """`count` cards of level 0, decided by `seed`; capabilities take turns, so that any prefix is mixed too."""
         rng = random.Random(f"{seed}/domain")
         dealt = shares(count, {name: weight(name, report) for name in self._capabilities}, rng)
-        return tuple(_card(name, levels.get(name, 0), rng.getrandbits(31)) for name in turns(dealt))
+        return tuple(_card(name, rng.getrandbits(31)) for name in turns(dealt))
 
 
-def _card(name: str, level: int, seed: int) -> Card:
+def _card(name: str, seed: int) -> Card:
     return Card(
         route="domain",
         capability=name,
         track="terminal",
         domain=name.partition("/")[0],
-        level=level,
+        level=0,
         form="state",
         seed=seed,
         lineage=f"{name}/{seed}",

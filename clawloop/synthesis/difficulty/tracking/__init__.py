@@ -1,0 +1,1 @@
+"""A schedule that follows the agent."""
