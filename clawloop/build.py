@@ -98,7 +98,8 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
     difficulty = part(config["difficulty"])
     levels = [int(level) for level in config["probe"]["levels"]]
     each = int(config["probe"]["tasks"]) // len(levels)
-    probes = [(level, synthesis(each, NoGrowth(level), PROBE_SEED + level, domains=held_domains())) for level in levels]
+    apart = {"domains": held_domains(), "held": True}
+    probes = [(level, synthesis(each, NoGrowth(level), PROBE_SEED + level, **apart)) for level in levels]
 
     def probe_tasks() -> tuple[Task, ...]:
         return _probe_tasks(ledger, probes, screen, policy)

@@ -39,7 +39,7 @@ class Decision:
 class Deliverable:
     """One file or path that the final workspace must hold.
 
-    `form` is json, csv, text, or state (a path that must exist or be absent).
+    `form` is json, csv, text, or state (a path that must exist or be absent, or a database).
     `fields` names each graded value and its type (integer, number, string, list, rows, absent, ...).
     `tolerance` is the absolute difference that a number may have.
     """

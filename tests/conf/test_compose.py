@@ -65,6 +65,12 @@ def test_one_override_is_an_ablation(composed: Compose) -> None:
     assert values["growth"] == {}
 
 
+def test_the_author_reads_the_folders_of_the_domain_route(composed: Compose) -> None:
+    values, _ = composed("+experiment=main", "routine=[capability,domain]", "routine.domain.folders=[my/apiary]")
+    assert values["author"]["folders"] == values["routine"]["domain"]["folders"] == ["my/apiary"]
+    assert composed("+experiment=main")[0]["author"]["folders"] == []
+
+
 def test_the_order_of_stages_is_the_order_that_was_typed(composed: Compose) -> None:
     assert list(composed("+experiment=main", "trainer=[grpo,sft]")[0]["trainer"]) == ["grpo", "sft"]
 

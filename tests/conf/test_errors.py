@@ -191,8 +191,11 @@ def test_a_sweep_without_failures_ends_well(
     code, out, _ = clawloop("-m", MAIN, "scale=debug", "+sweep=routine", "tracker=[wandb]")
     assert code == 0
     assert out.rstrip().endswith("the table")
-    tracks = [config["routine"]["capability"]["tracks"] for config, _ in built.configs]
-    assert tracks == [["analysis", "terminal"], ["analysis"], ["terminal"]]
+    assert [list(config["routine"]) for config, _ in built.configs] == [
+        ["capability"],
+        ["domain"],
+        ["capability", "domain"],
+    ]
     groups = {config["tracker"]["wandb"]["group"] for config, _ in built.configs}
     assert len(groups) == 1
     assert groups.pop().startswith("main/")

@@ -10,6 +10,8 @@ class Dirtiness:
 
     The answer is computed on the perturbed data. Level 3 gets one kind of noise, level 4 all four.
 
+    A card of the domain route stays as it is: there the structure of the task graph is the difficulty.
+
     Args:
         from_level: the lowest level that gets it.
     """
@@ -19,6 +21,6 @@ class Dirtiness:
 
     def grow(self, card: Card) -> Card:
         """The card with `dirtiness` in its growth; unchanged below the level, and where it is there already."""
-        if card.level < self._from_level or "dirtiness" in card.growth:
+        if card.route == "domain" or card.level < self._from_level or "dirtiness" in card.growth:
             return card
         return replace(card, growth=(*card.growth, "dirtiness"))

@@ -1,9 +1,10 @@
 """Capability-driven synthesis (paper, 4.1): a catalogue of capabilities, each practised in many domains."""
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 from clawloop.synthesis.lexicon import training_domains, vocabulary
+from clawloop.synthesis.shares import deal, shares, turns, weight
 from clawloop.types import Card, DiagnosisReport
 
 PATTERNS = ("reconciliation", "audit", "merge", "calculation")
@@ -14,9 +15,7 @@ FORMS = ("json", "csv", "files", "report")
 class Capability:
     """Draws cards over the catalogue: four workflow patterns, each on one or both tracks.
 
-    A capability weighs 1 + 2 * (1 - rate) + min(failures, 8) / 8, with its pass rate and the failures of its patterns
-    in F_{k-1}: one that always fails gets about three to four times the cards of a perfect one. What F_{k-1} does not
-    know weighs as much as a rate of one half. Each capability gets a card before any gets more.
+    Weak capabilities in F_{k-1} get more cards (see `shares.weight`); each gets one before any gets more.
 
     Args:
         tracks: analysis (the deliverables are files), terminal (the deliverables are end states of the workspace).
@@ -49,10 +48,10 @@ class Capability:
     def cards(self, count: int, report: DiagnosisReport, seed: int) -> tuple[Card, ...]:
         """`count` cards of level 0, decided by `seed`; capabilities take turns, so that any prefix is mixed too."""
         rng = random.Random(f"{seed}/capability")
-        shares = _shares(count, {name: _weight(name, report) for name in self._capabilities}, rng)
-        domains, forms = _deal(self._domains, rng), {name: _deal(self._forms, rng) for name in self._capabilities}
+        dealt = shares(count, {name: weight(name, report) for name in self._capabilities}, rng)
+        domains, forms = deal(self._domains, rng), {name: deal(self._forms, rng) for name in self._capabilities}
         cards = []
-        for name in _turns(shares):
+        for name in turns(dealt):
             domain, own = next(domains), rng.getrandbits(31)
             cards.append(
                 Card(
@@ -67,38 +66,3 @@ class Capability:
                 )
             )
         return tuple(cards)
-
-
-def _weight(name: str, report: DiagnosisReport) -> float:
-    known = report.proficiency.get(name)
-    rate = known.rate if known is not None and known.trials else 0.5
-    failures = sum(pattern.count for pattern in report.patterns if pattern.capability == name)
-    return 1 + 2 * (1 - rate) + min(failures, 8) / 8
-
-
-def _shares(count: int, weights: Mapping[str, float], rng: random.Random) -> dict[str, int]:
-    """One each, then by weight with the largest remainders first; ties, and too few for all, by lot."""
-    names = sorted(weights)
-    rng.shuffle(names)
-    shares = {name: int(place < count) for place, name in enumerate(names)}
-    left, whole = max(count - len(names), 0), sum(weights.values())
-    quotas = {name: left * weights[name] / whole for name in names}
-    for name in names:
-        shares[name] += int(quotas[name])
-    missing = count - sum(shares.values())
-    for name in sorted(names, key=lambda name: int(quotas[name]) - quotas[name])[:missing]:
-        shares[name] += 1
-    return shares
-
-
-def _turns(shares: Mapping[str, int]) -> Iterator[str]:
-    for turn in range(max(shares.values(), default=0)):
-        yield from (name for name, share in shares.items() if share > turn)
-
-
-def _deal(items: Sequence[str], rng: random.Random) -> Iterator[str]:
-    """The items over and over, in a new order each time."""
-    while True:
-        order = list(items)
-        rng.shuffle(order)
-        yield from order

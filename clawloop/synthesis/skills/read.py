@@ -1,0 +1,165 @@
+"""Reading tools from their code (paper, 4.1): AST inspection for parameters, fields and refusals, sqlglot for the SQL.
+
+Nothing is taken from documentation but the one sentence that says what a tool is for.
+"""
+
+import ast
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+
+TYPES = ("str", "int", "float")
+_RUNS = ("execute", "executemany")
+_PARSING = threading.Lock()  # in CPython 3.11 two threads that parse at once break each other with a SystemError
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool as its code has it.
+
+    `params` are names and types; `gives` are the fields that it returns and was not handed; `rows` is the key under
+    which it returns several rows, or empty. `reads` and `writes` are tables, its helpers' included. `refusals` are the
+    sentences with which it refuses, a gap where a value goes. `helpers` are the module's functions that it calls.
+    """
+
+    name: str
+    about: str
+    params: Mapping[str, str]
+    gives: tuple[str, ...]
+    rows: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    refusals: tuple[str, ...]
+    helpers: tuple[str, ...]
+
+
+def parsed(code: str, at: str) -> ast.Module:
+    """The syntax tree of a module; threads may ask for one at the same time.
+
+    Raises:
+        ValueError: it is no Python; the sentence names the line.
+    """
+    try:
+        with _PARSING:
+            return ast.parse(code)
+    except SyntaxError as error:
+        raise ValueError(f"{at}:{error.lineno}: {error.msg}.") from error
+
+
+def read_tools(code: str, at: str) -> tuple[Tool, ...]:
+    """The public functions of a module of tools, in their order.
+
+    Raises:
+        ValueError: the code is not of the form that can be read; the sentence names the line and the cure.
+    """
+    tree = parsed(code, at)
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return tuple(_tool(node, functions, at) for name, node in functions.items() if not name.startswith("_"))
+
+
+def _tool(node: ast.FunctionDef, functions: Mapping[str, ast.FunctionDef], at: str) -> Tool:
+    params = _params(node, at)
+    fields, rows = _fields(node, at)
+    helpers = _reached(node.name, functions)
+    reads: set[str] = set()
+    writes: set[str] = set()
+    for name in (node.name, *helpers):
+        for statement in _statements(functions[name], at):
+            changed = _changed(statement)
+            writes |= changed
+            seen = [table.name for table in statement.find_all(exp.Table)]
+            for table in changed:
+                seen.remove(table)
+            reads |= set(seen)
+    return Tool(
+        name=node.name,
+        about=(ast.get_docstring(node) or "").split("\n")[0],
+        params=params,
+        gives=tuple(field for field in fields if field not in params),
+        rows=rows,
+        reads=tuple(sorted(reads)),
+        writes=tuple(sorted(writes)),
+        refusals=tuple(text for name in (node.name, *helpers) for text in _refusals(functions[name])),
+        helpers=helpers,
+    )
+
+
+def _params(node: ast.FunctionDef, at: str) -> dict[str, str]:
+    found = {}
+    for argument in node.args.args[1:]:
+        kind = ast.unparse(argument.annotation) if argument.annotation else ""
+        if kind not in TYPES:
+            raise ValueError(f"{at}:{node.lineno}: {node.name}'s {argument.arg} must have one of {', '.join(TYPES)}.")
+        found[argument.arg] = kind
+    if not node.args.args or node.args.kwonlyargs or node.args.vararg or node.args.kwarg or node.args.defaults:
+        raise ValueError(f"{at}:{node.lineno}: {node.name} must take the database and named values without defaults.")
+    return found
+
+
+def _fields(node: ast.FunctionDef, at: str) -> tuple[list[str], str]:
+    """The keys of the returned dict; where one holds a list of dicts, the keys of these, and its own as `rows`."""
+    fields: list[str] = []
+    rows = ""
+    for step in ast.walk(node):
+        if not isinstance(step, ast.Return):
+            continue
+        if not isinstance(step.value, ast.Dict):
+            raise ValueError(
+                f"{at}:{step.lineno}: {node.name} must return a dict that is written out, {{'name': ...}}."
+            )
+        for key, value in _items(step.value):
+            inner = [field for row in ast.walk(value) if isinstance(row, ast.Dict) for field, _ in _items(row)]
+            rows = key if inner else rows
+            fields += inner or [key]
+    return list(dict.fromkeys(fields)), rows
+
+
+def _items(node: ast.Dict) -> Iterator[tuple[str, ast.expr]]:
+    for key, value in zip(node.keys, node.values, strict=True):
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            yield key.value, value
+
+
+def _reached(name: str, functions: Mapping[str, ast.FunctionDef]) -> tuple[str, ...]:
+    """The functions of the module that a function calls, directly or not, in the module's order."""
+    found, left = {name}, [name]
+    while left:
+        called = {step.id for step in ast.walk(functions[left.pop()]) if isinstance(step, ast.Name)}
+        left += sorted((called & set(functions)) - found)
+        found |= called & set(functions)
+    return tuple(other for other in functions if other in found and other != name)
+
+
+def _statements(node: ast.FunctionDef, at: str) -> Iterator[exp.Expr]:
+    for call in ast.walk(node):
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _RUNS):
+            continue
+        text = call.args[0] if call.args else None
+        if not (isinstance(text, ast.Constant) and isinstance(text.value, str)):
+            raise ValueError(
+                f"{at}:{call.lineno}: the SQL must be a plain string, so that it can be read; use ? for values."
+            )
+        try:
+            yield from (part for part in sqlglot.parse(text.value, read="sqlite") if part is not None)
+        except sqlglot.errors.SqlglotError as error:
+            raise ValueError(f"{at}:{call.lineno}: the SQL cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def _changed(statement: exp.Expr) -> set[str]:
+    if not isinstance(statement, exp.Insert | exp.Update | exp.Delete):
+        return set()
+    table = statement.this if isinstance(statement.this, exp.Table) else statement.this.find(exp.Table)
+    return {table.name}
+
+
+def _refusals(node: ast.FunctionDef) -> list[str]:
+    texts = []
+    for step in ast.walk(node):
+        if isinstance(step, ast.Raise) and isinstance(step.exc, ast.Call) and step.exc.args:
+            said = step.exc.args[0]
+            parts = said.values if isinstance(said, ast.JoinedStr) else [said]
+            texts.append("".join(str(p.value) if isinstance(p, ast.Constant) else "..." for p in parts))
+    return texts
