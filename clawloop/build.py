@@ -16,7 +16,7 @@ from typing import Any
 from clawloop import __version__, loop
 from clawloop.diagnosis.diagnose import Diagnose
 from clawloop.evaluation.evaluate import Probe
-from clawloop.protocols import Policy
+from clawloop.protocols import Author, Comparison, Policy
 from clawloop.report import read, summary, tables
 from clawloop.rollout.collect import Collect
 from clawloop.rollout.episode import Episode
@@ -25,6 +25,7 @@ from clawloop.store import weights
 from clawloop.store.layout import Layout, cache
 from clawloop.store.ledger import Ledger
 from clawloop.store.recorded import Phases
+from clawloop.synthesis.author.library.library import Library
 from clawloop.synthesis.difficulty.none import NoGrowth
 from clawloop.synthesis.lexicon import held_domains
 from clawloop.synthesis.synthesize import Synthesize
@@ -37,6 +38,8 @@ from clawloop.validation.split import Split
 
 PROBE_SEED = 90_001
 COLD_SEED = 70_001
+SHIPPED = Library()
+"""Writes the probe and the demonstrations, so that they are the same whoever writes the practice."""
 
 
 def part(config: Mapping[str, Any], /, **handed: Any) -> Any:
@@ -82,13 +85,14 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
     source = weights.find(config["model"]["source"], cache())
     policy: Policy = part(config["policy"], weights=source, version="theta_0")
     checks = parts(config["check"], sandboxes=sandboxes, grader=grader)
-    author = part(config["author"])
+    alone = {name: check for name, check in checks.items() if not isinstance(check, Comparison)}
+    author = part(config["author"], sandboxes=sandboxes, checks=alone)
     episode = Episode(harness, sandboxes, grader)
     progress = tracker.progress
     collect = Collect(episode, ledger, workers, seed, progress)
-    screen = Screen(checks, progress=progress)
+    screen = Screen(checks, ledger.sound, progress=progress)
 
-    def synthesis(count: int, difficulty: Any, seed: int, **handed: Any) -> Synthesize:
+    def synthesis(count: int, difficulty: Any, seed: int, author: Author = SHIPPED, **handed: Any) -> Synthesize:
         routines, growth = parts(config["routine"], **handed), parts(config["growth"])
         return Synthesize(routines, author, growth, difficulty, sandboxes, count, seed, progress=progress)
 
@@ -101,7 +105,7 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
         return _probe_tasks(ledger, probes, screen, policy)
 
     inner: Any = SimpleNamespace(
-        synthesize=synthesis(int(config["candidates"]), difficulty, seed),
+        synthesize=synthesis(int(config["candidates"]), difficulty, seed, author),
         screen=screen,
         roll_out=collect,
         admit=Band(**config["band"], rollouts=int(config["rollouts"])),

@@ -143,6 +143,14 @@ class Ledger:
             found[id] = (*found[id], Finding(check, bool(passed), reason))
         return found
 
+    def sound(self, before: int) -> tuple[Candidate, ...]:
+        """The candidates of the iterations before one, those of the probe first, that no check refused, in order."""
+        query = (
+            "SELECT value FROM candidate WHERE k < ? AND NOT EXISTS "
+            "(SELECT 1 FROM finding WHERE candidate = id AND NOT passed) ORDER BY k, position"
+        )
+        return tuple(decode(value, Candidate) for (value,) in self._all(query, before))
+
     def end_phase(self, name: str, k: int, value: bytes, seconds: float) -> None:
         """Note that a phase has ended, with its result."""
         self._write("INSERT INTO phase VALUES (?,?,?,?)", (name, k, value, seconds))

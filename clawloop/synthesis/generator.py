@@ -25,7 +25,15 @@ _COMMAND = ("python3", "-s", "-B", "generator.py")
 
 
 class GeneratorError(Exception):
-    """A generator gave no task: one sentence that says how it failed."""
+    """A generator gave no task: one sentence that says how it failed.
+
+    `kind` is timeout, stopped (too much memory or output), crash, output (it printed no task), contract (that part of
+    the output is wrong), or author (there is no program).
+    """
+
+    def __init__(self, text: str, kind: str = "author") -> None:
+        super().__init__(text)
+        self.kind = kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +59,7 @@ def run(generator: Generator, sandboxes: Sandboxes, *, seed: int | None = None) 
     try:
         program = Workspace({"generator.py": generator.program.encode()})
     except UnicodeEncodeError as error:
-        raise GeneratorError("the generator's program is not text that UTF-8 can hold.") from error
+        raise GeneratorError("the generator's program is not text that UTF-8 can hold.", "crash") from error
     with sandboxes.open(program, _LIMITS) as box:
         result = box.run(
             [*_COMMAND, str(generator.seed if seed is None else seed)],
@@ -60,13 +68,17 @@ def run(generator: Generator, sandboxes: Sandboxes, *, seed: int | None = None) 
         )
     if result.stopped:
         bound = {"timeout": f"{generator.timeout_s:g} s", "output": f"{_LIMITS.output} bytes of output"}
-        raise GeneratorError(f"the generator was stopped: more than its {bound.get(result.stopped, result.stopped)}.")
+        raise GeneratorError(
+            f"the generator was stopped: more than its {bound.get(result.stopped, result.stopped)}.",
+            "timeout" if result.stopped == "timeout" else "stopped",
+        )
     if result.exit_code != 0:
-        raise GeneratorError(f"the generator ended with code {result.exit_code}: {_last_line(result.stderr)}")
+        raise GeneratorError(f"the generator ended with code {result.exit_code}: {_last_line(result.stderr)}", "crash")
     try:
         return _parse(result.stdout)
     except (ValueError, RecursionError) as error:
-        raise GeneratorError(f"the generator's output is not a task: {str(error)[:300]}") from error
+        kind = "contract" if isinstance(error, _ContractError) else "output"
+        raise GeneratorError(f"the generator's output is not a task: {str(error)[:300]}", kind) from error
 
 
 def candidate(id: str, card: Card, generator: Generator, build: Build) -> Candidate:
@@ -94,10 +106,21 @@ def _parse(raw: bytes) -> Build:
         files=_files(value["files"]),
         instruction=_text(value["instruction"], "instruction"),
         answer=json.dumps(value["answer"], ensure_ascii=False),
-        contract=parse_contract(value["contract"]),
+        contract=_contract(value["contract"]),
         oracle=tuple(_text(command, f"oracle[{i}]") for i, command in enumerate(oracle)),
         verifier=_text(value["verifier"], "verifier"),
     )
+
+
+class _ContractError(ValueError):
+    """What is wrong lies in the contract."""
+
+
+def _contract(value: object) -> Contract:
+    try:
+        return parse_contract(value)
+    except ValueError as error:
+        raise _ContractError(str(error)) from error
 
 
 def _files(value: object) -> Mapping[str, bytes]:

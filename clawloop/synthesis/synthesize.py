@@ -3,10 +3,11 @@
 import random
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures.thread import ThreadPoolExecutor
+from dataclasses import replace
 
 from clawloop.protocols import Author, Difficulty, Growth, Policy, Routine, Sandboxes
 from clawloop.synthesis.generator import GeneratorError, candidate, run
-from clawloop.types import Candidate, Card, DiagnosisReport, Finding, Generator
+from clawloop.types import Candidate, Card, DiagnosisReport, Draft, Finding, Generator
 
 
 class Synthesize:
@@ -57,7 +58,7 @@ class Synthesize:
         found: list[Candidate] = []
         with ThreadPoolExecutor(self._workers, thread_name_prefix="generator") as pool:
             named = [(f"k{k}-{index:04d}", card) for index, card in enumerate(cards)]
-            for made in pool.map(lambda pair: self._make(pair[0], pair[1], policy), named):
+            for made in pool.map(lambda pair: self._make(pair[0], pair[1], policy, report), named):
                 found.append(made)
                 self._progress(f"k{k}/synthesis", len(found), len(cards))
         return tuple(found)
@@ -77,10 +78,13 @@ class Synthesize:
             cards = [growth.grow(card) for card in cards]
         return cards
 
-    def _make(self, id: str, card: Card, policy: Policy) -> Candidate:
-        generator = Generator("", card.seed)
+    def _make(self, id: str, card: Card, policy: Policy, report: DiagnosisReport) -> Candidate:
+        draft = Draft(Generator("", card.seed))
         try:
-            generator = self._author.write(card, policy)
-            return candidate(id, card, generator, run(generator, self._sandboxes))
+            draft = self._author.write(card, policy, report)
+            if draft.failure:
+                raise GeneratorError(draft.failure)
+            made = candidate(id, card, draft.generator, run(draft.generator, self._sandboxes))
         except GeneratorError as error:
-            return Candidate(id, card, generator, findings=(Finding("generator", False, str(error)),))
+            made = Candidate(id, card, draft.generator, findings=(Finding("generator", False, str(error)),))
+        return replace(made, attempts=draft.attempts)

@@ -12,7 +12,7 @@ import pytest
 from clawloop.protocols import InfrastructureError
 from clawloop.synthesis.difficulty.moderate import Moderate
 from clawloop.synthesis.synthesize import Synthesize
-from clawloop.types import Card, CommandResult, DiagnosisReport, Generator, Proficiency, Workspace
+from clawloop.types import Card, CommandResult, DiagnosisReport, Draft, Generator, Proficiency, Workspace
 
 REPORT = DiagnosisReport(1, proficiency={"audit": Proficiency(1, 8, 8)})
 POLICY: Any = None
@@ -62,8 +62,8 @@ class Written:
     def __init__(self, *programs: str) -> None:
         self.programs = programs
 
-    def write(self, card: Card, policy: object) -> Generator:
-        return Generator(self.programs[int(card.lineage.split("/")[1]) % len(self.programs)], card.seed)
+    def write(self, card: Card, policy: object, report: DiagnosisReport) -> Draft:
+        return Draft(Generator(self.programs[int(card.lineage.split("/")[1]) % len(self.programs)], card.seed))
 
 
 class Longer:

@@ -6,14 +6,14 @@ from importlib.resources import files
 
 from clawloop.protocols import Policy
 from clawloop.synthesis.lexicon import vocabulary
-from clawloop.types import Card, Generator
+from clawloop.types import Card, DiagnosisReport, Draft, Generator
 
 
 class Library:
     """Renders a self-contained program (standard library only) whose `build(seed)` makes (s0, y, C) for a card."""
 
-    def write(self, card: Card, policy: Policy) -> Generator:
-        """The generator of a card; the policy is not asked.
+    def write(self, card: Card, policy: Policy, report: DiagnosisReport) -> Draft:
+        """The generator of a card; the policy is not asked, and the report not read.
 
         Raises:
             ValueError: the library has no such domain.
@@ -23,7 +23,7 @@ class Library:
             name: value for name, value in asdict(card).items() if name in ("capability", "level", "form", "growth")
         }
         head = f"CARD = {shown!r}\nDOMAIN = {domain!r}\nVERIFY = {_text('verify.py.txt')!r}\n"
-        return Generator(head + _text("program.py.txt"), card.seed)
+        return Draft(Generator(head + _text("program.py.txt"), card.seed))
 
 
 @cache
