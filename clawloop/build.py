@@ -94,7 +94,8 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
 
     def synthesis(count: int, difficulty: Any, seed: int, author: Author = SHIPPED, **handed: Any) -> Synthesize:
         routines, growth = parts(config["routine"], **handed), parts(config["growth"])
-        return Synthesize(routines, author, growth, difficulty, sandboxes, count, seed, progress=progress)
+        shelf, at_once = (None, 2) if author is SHIPPED else (ledger, workers)
+        return Synthesize(routines, author, growth, difficulty, sandboxes, count, seed, at_once, shelf, progress)
 
     difficulty = part(config["difficulty"])
     levels = [int(level) for level in config["probe"]["levels"]]

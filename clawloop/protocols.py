@@ -89,6 +89,13 @@ class Journal(Protocol):
     def add(self, at: str, rollout: Rollout) -> None: ...
 
 
+class Shelf(Protocol):
+    """Remembers finished candidates, so that a killed run has none written twice."""
+
+    def candidate(self, id: str) -> Candidate | None: ...
+    def add_candidate(self, k: int, position: int, candidate: Candidate) -> None: ...
+
+
 class Author(Protocol):
     """Writes the generator of a task for a card, given F_{k-1}."""
 

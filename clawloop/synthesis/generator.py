@@ -19,6 +19,7 @@ from clawloop.types import Candidate, Card, Contract, Generator, Limits, Task, V
 _KEYS = ("files", "instruction", "answer", "contract", "oracle", "verifier")
 _LIMITS = Limits(output=4 << 20)
 _MOST_FILES = 1000
+_DEEPEST = 50
 # -I would ignore PYTHONHASHSEED, without which sets differ from run to run; the box holds nothing but the program.
 _ENVIRONMENT = {"PYTHONHASHSEED": "0", "TZ": "UTC"}
 _COMMAND = ("python3", "-s", "-B", "generator.py")
@@ -98,6 +99,7 @@ def _parse(raw: bytes) -> Build:
         raise ValueError(f"it has an unknown key {unknown[0]!r:.60}.")
     if not isinstance(value["answer"], dict) or not value["answer"]:
         raise ValueError("answer must be an object that is not empty.")
+    _shallow(value["answer"])
     oracle = value["oracle"]
     if not isinstance(oracle, list) or not oracle:
         raise ValueError("oracle must be a list of commands that is not empty.")
@@ -144,6 +146,21 @@ def _text(value: object, at: str) -> str:
         raise ValueError(f"{at} must hold no NUL.")
     value.encode()
     return value
+
+
+def _shallow(value: object) -> None:
+    """Refuse what recursion could not walk through."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return
+    raise ValueError(f"answer is nested too deeply: more than {_DEEPEST} levels.")
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
