@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from clawloop.report.summary import Iteration, iteration_row
 from clawloop.rollout.grade import SandboxGrader
 from clawloop.sandbox.bubblewrap import Bubblewrap
 from clawloop.store.ledger import Ledger
 from clawloop.synthesis.author.model import prompt
 from clawloop.synthesis.author.model.model import Model
 from clawloop.synthesis.difficulty.none import NoGrowth
+from clawloop.synthesis.routine.capability import Capability
 from clawloop.synthesis.synthesize import Synthesize
 from clawloop.types import (
     Candidate,
@@ -301,3 +303,22 @@ def test_arguments_are_checked() -> None:
         author(system="missing.md")
     with pytest.raises(ValueError, match="no domain 'moons'"):
         author().write(replace(card("a"), domain="moons"), Speaker({}), REPORT)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_a_small_model_fails_and_nothing_breaks(tmp_path: Path) -> None:
+    """nano has never seen a program: every reply is refused, every refusal is answered, and all of it is counted."""
+    from clawloop.policy.hf import HfPolicy
+    from clawloop.store import weights
+
+    policy = HfPolicy(weights.find("nano", tmp_path), slots=4, context=2048)
+    write = author(repairs=1, reply_tokens=48, system="brief.md")
+    found = Synthesize([Capability()], write, (), NoGrowth(), BOXES, 4, 0, workers=4)(policy, REPORT, 1)
+    screening = screened(found)
+    counts = iteration_row(Iteration(1, found, screening, (), (), ()))["author"]
+    faults = {attempt.fault for candidate in found for attempt in candidate.attempts}
+    assert faults <= {"reply", "length"}
+    assert (counts["attempts"], counts["repairs"], counts["accepted"], counts["rejected"]) == (8, 4, 0, 4)
+    assert sum(count for name, count in counts.items() if name.startswith("rejected/")) == 4
+    assert all(attempt.said for candidate in found for attempt in candidate.attempts)
+    assert all(candidate.findings[0].check == "generator" for candidate in found) and not screening.tasks
