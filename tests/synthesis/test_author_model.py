@@ -246,8 +246,8 @@ def test_the_prompt_holds_the_card_and_what_the_report_knows_of_its_capability()
     report = DiagnosisReport(
         2,
         patterns=(
-            Pattern("audit/analysis", RootCause.WRONG_EDIT, 3, "joining two files.", "turn 2"),
-            Pattern("audit/analysis", RootCause.MISUNDERSTOOD, 1, "$reading {rules}.", "turn 1"),
+            Pattern("audit/analysis", RootCause.WRONG_EDIT, 3, "Join two files.", "turn 2"),
+            Pattern("audit/analysis", RootCause.MISUNDERSTOOD, 1, "Read {rules} and $them.", "turn 1"),
             Pattern("merge/analysis", RootCause.WRONG_TOOL, 9, "knowing sort.", "turn 4"),
         ),
         proficiency={"audit/analysis": Proficiency(1, 3, 8)},
@@ -256,7 +256,7 @@ def test_the_prompt_holds_the_card_and_what_the_report_knows_of_its_capability()
     assert EXAMPLE.strip() in system.content and "itertools" in system.content
     for said in ("audit/analysis", "apiary", "Level 0", "report in free text", "index file", "passed 3 of 8"):
         assert said in task.content
-    assert task.content.index("3 failed trials, cause wrong_edit") < task.content.index("$reading {rules}.")
+    assert task.content.index("3 failed trials, cause wrong_edit") < task.content.index("Read {rules} and $them.")
     assert "knowing sort" not in task.content
     empty = prompt.opening(card("a"), REPORT, "brief.md")
     assert "not been tried yet" in empty[1].content and len(empty[0].content) < 800
