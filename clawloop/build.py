@@ -16,7 +16,7 @@ from typing import Any
 from clawloop import __version__, loop
 from clawloop.diagnosis.diagnose import Diagnose
 from clawloop.evaluation.evaluate import Probe
-from clawloop.protocols import Author, Comparison, Policy
+from clawloop.protocols import Author, Comparison, Policy, Shelf
 from clawloop.report import read, summary, tables
 from clawloop.rollout.collect import Collect
 from clawloop.rollout.episode import Episode
@@ -38,8 +38,6 @@ from clawloop.validation.split import Split
 
 PROBE_SEED = 90_001
 COLD_SEED = 70_001
-SHIPPED = Library()
-"""Writes the probe and the demonstrations, so that they are the same whoever writes the practice."""
 
 
 def part(config: Mapping[str, Any], /, **handed: Any) -> Any:
@@ -86,15 +84,23 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
     policy: Policy = part(config["policy"], weights=source, version="theta_0")
     checks = parts(config["check"], sandboxes=sandboxes, grader=grader)
     alone = {name: check for name, check in checks.items() if not isinstance(check, Comparison)}
-    author = part(config["author"], sandboxes=sandboxes, checks=alone)
+    shipped = Library()  # writes the probe and the demonstrations, which are the same whoever writes the practice
+    author = part(config["author"], sandboxes=sandboxes, checks=alone, shipped=shipped)
     episode = Episode(harness, sandboxes, grader)
     progress = tracker.progress
     collect = Collect(episode, ledger, workers, seed, progress)
     screen = Screen(checks, ledger.sound, progress=progress)
 
-    def synthesis(count: int, difficulty: Any, seed: int, author: Author = SHIPPED, **handed: Any) -> Synthesize:
+    def synthesis(
+        count: int,
+        difficulty: Any,
+        seed: int,
+        author: Author = shipped,
+        at_once: int = 2,
+        shelf: Shelf | None = None,
+        **handed: Any,
+    ) -> Synthesize:
         routines, growth = parts(config["routine"], **handed), parts(config["growth"])
-        shelf, at_once = (None, 2) if author is SHIPPED else (ledger, workers)
         return Synthesize(routines, author, growth, difficulty, sandboxes, count, seed, at_once, shelf, progress)
 
     difficulty = part(config["difficulty"])
@@ -106,7 +112,7 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
         return _probe_tasks(ledger, probes, screen, policy)
 
     inner: Any = SimpleNamespace(
-        synthesize=synthesis(int(config["candidates"]), difficulty, seed, author),
+        synthesize=synthesis(int(config["candidates"]), difficulty, seed, author, workers, ledger),
         screen=screen,
         roll_out=collect,
         admit=Band(**config["band"], rollouts=int(config["rollouts"])),

@@ -84,7 +84,7 @@ class Synthesize:
         """A candidate from the shelf, or made and put there."""
         id = f"k{k}-{position:04d}"
         kept = self._shelf.candidate(id) if self._shelf is not None else None
-        if kept is not None and kept.card == card:
+        if kept is not None and (kept.card.lineage, kept.card.seed) == (card.lineage, card.seed):
             return kept
         made = self._make(id, card, policy, report)
         if self._shelf is not None:

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 
-from clawloop.protocols import Check, Policy, Sandboxes
+from clawloop.protocols import Author, Check, Policy, Sandboxes
 from clawloop.synthesis.author.model import prompt, reading
 from clawloop.synthesis.author.model.demands import unmet
 from clawloop.synthesis.generator import GeneratorError, candidate, run
@@ -27,6 +27,7 @@ class Model:
     Args:
         sandboxes: opens the boxes in which programs run.
         checks: the checks of the screen that look at one candidate, by name.
+        shipped: writes the cards of other routes than the capability route.
         repairs: how often a card's program may be mended.
         reply_tokens: tokens that one reply may have.
         timeout_s: seconds that a generator may run.
@@ -37,6 +38,7 @@ class Model:
         self,
         sandboxes: Sandboxes,
         checks: Mapping[str, Check],
+        shipped: Author,
         repairs: int = 2,
         reply_tokens: int = 8_192,
         timeout_s: float = 20.0,
@@ -44,7 +46,7 @@ class Model:
     ) -> None:
         if repairs < 0 or reply_tokens < 1:
             raise ValueError(f"author needs repairs >= 0 and reply_tokens >= 1, not {repairs} and {reply_tokens}.")
-        self._sandboxes, self._checks, self._repairs = sandboxes, checks, repairs
+        self._sandboxes, self._checks, self._shipped, self._repairs = sandboxes, checks, shipped, repairs
         self._reply_tokens, self._timeout_s, self._system = reply_tokens, timeout_s, system
         prompt.text(system)
 
@@ -55,6 +57,8 @@ class Model:
             ValueError: there is no such domain.
             InfrastructureError: a box or the engine broke.
         """
+        if card.route != "capability":
+            return self._shipped.write(card, policy, report)
         asked = prompt.opening(card, report, self._system)
         messages: tuple[Message, ...] = ()
         attempts: list[Attempt] = []
