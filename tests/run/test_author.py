@@ -16,24 +16,30 @@ HERE = Path(__file__).parent
 SMALL = ("author=model", "iterations=2", "candidates=3", "rollouts=4", "band.high=3", "probe.tasks=1")
 
 
-def iterations(folder: Path, *overrides: str) -> list[dict[str, Any]]:
-    command = [sys.executable, str(HERE / "play.py"), "never", str(folder), *SMALL, *overrides]
+WRITER = (
+    "~policy.rules",
+    "policy._target_=wordsmith.Wordsmith",
+    "routine.capability.tracks=[analysis]",
+    "routine.capability.forms=[json]",
+)
+
+
+def play(moment: str, folder: Path, *overrides: str) -> int:
+    command = [sys.executable, str(HERE / "play.py"), moment, str(folder), *SMALL, *overrides]
     paths = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    environment = {**os.environ, "PYTHONPATH": paths, "ASKED": str(folder / "asked")}
+    return subprocess.run(command, env=environment, timeout=300, check=False).returncode
+
+
+def iterations(folder: Path, *overrides: str) -> list[dict[str, Any]]:
+    assert play("never", folder, *overrides) == 0
     rows: list[dict[str, Any]] = json.loads(Layout(folder).summary.read_text())["iterations"]
     return rows
 
 
 @pytest.mark.slow
 def test_what_the_agent_writes_is_practised(tmp_path: Path) -> None:
-    rows = iterations(
-        tmp_path,
-        "~policy.rules",
-        "policy._target_=wordsmith.Wordsmith",
-        "routine.capability.tracks=[analysis]",
-        "routine.capability.forms=[json]",
-    )
+    rows = iterations(tmp_path, *WRITER)
     for row in rows:
         counts = row["author"]
         assert (counts["attempts"], counts["repairs"], counts["fault/reply"]) == (6, 3, 3)
@@ -51,3 +57,16 @@ def test_an_agent_that_cannot_write_practises_nothing_and_the_run_ends_well(tmp_
     assert [row["author"]["rejected/reply"] for row in rows] == [3, 3]
     assert [row["author"]["attempts"] for row in rows] == [9, 9]
     assert [row["passed_agent_free"] + row["practice"] + row["held_out"] for row in rows] == [0, 0]
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_while_the_agent_writes_asks_for_nothing_twice(tmp_path: Path) -> None:
+    assert play("progress@k1/synthesis@2", tmp_path, *WRITER, "iterations=1", "check=[leakage]") == -9
+    kept = Ledger(Layout(tmp_path).ledger).candidates(1)
+    assert 2 <= len(kept) <= 3 and all(candidate.attempts for candidate in kept)
+    (tmp_path / "asked").unlink()
+    (row,) = iterations(tmp_path, *WRITER, "iterations=1", "check=[leakage]")
+    assert row["author"]["attempts"] == 6
+    written = Ledger(Layout(tmp_path).ledger).candidates(1)
+    asked = (tmp_path / "asked").read_text().split() if len(kept) < 3 else []
+    assert sorted(set(asked)) == sorted(f"author/{c.card.lineage}" for c in written if c not in kept)
