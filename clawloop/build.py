@@ -16,7 +16,7 @@ from typing import Any
 from clawloop import __version__, loop
 from clawloop.diagnosis.diagnose import Diagnose
 from clawloop.evaluation.evaluate import Probe
-from clawloop.protocols import Policy
+from clawloop.protocols import Author, Comparison, Policy, Shelf
 from clawloop.report import read, summary, tables
 from clawloop.rollout.collect import Collect
 from clawloop.rollout.episode import Episode
@@ -25,6 +25,7 @@ from clawloop.store import weights
 from clawloop.store.layout import Layout, cache
 from clawloop.store.ledger import Ledger
 from clawloop.store.recorded import Phases
+from clawloop.synthesis.author.library.library import Library
 from clawloop.synthesis.difficulty.none import NoGrowth
 from clawloop.synthesis.lexicon import held_domains
 from clawloop.synthesis.synthesize import Synthesize
@@ -81,31 +82,44 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
     source = weights.find(config["model"]["source"], cache())
     policy: Policy = part(config["policy"], weights=source, version="theta_0")
     checks = parts(config["check"], sandboxes=sandboxes, grader=grader)
-    author = part(config["author"])
+    alone = {name: check for name, check in checks.items() if not isinstance(check, Comparison)}
+    folders = config["routine"].get("domain", {}).get("folders", ())
+    shipped = Library(
+        folders
+    )  # writes the probe and the demonstrations, which are the same whoever writes the practice
+    author = part(config["author"], sandboxes=sandboxes, checks=alone, shipped=shipped)
     episode = Episode(harness, sandboxes, grader)
     progress = tracker.progress
     collect = Collect(episode, ledger, workers, seed, progress)
-    screen = Screen(checks, progress=progress)
+    screen = Screen(checks, ledger.sound, progress=progress)
     band = part(config["band"])
 
     def roll_out(policy: Policy, tasks: tuple[Task, ...], n: int, at: str) -> tuple[RolloutGroup, ...]:
         return collect(policy, tasks, n, at, band.wanted if at.endswith("/admission") else None)
 
-    def synthesis(count: int, difficulty: Any, seed: int, **handed: Any) -> Synthesize:
+    def synthesis(
+        count: int,
+        difficulty: Any,
+        seed: int,
+        author: Author = shipped,
+        at_once: int = 2,
+        shelf: Shelf | None = None,
+        **handed: Any,
+    ) -> Synthesize:
         routines, growth = parts(config["routine"], **handed), parts(config["growth"])
-        return Synthesize(routines, author, growth, difficulty, sandboxes, count, seed, progress=progress)
+        return Synthesize(routines, author, growth, difficulty, sandboxes, count, seed, at_once, shelf, progress)
 
     difficulty = part(config["difficulty"])
     levels = [int(level) for level in config["probe"]["levels"]]
     each = int(config["probe"]["tasks"]) // len(levels)
-    apart = {"domains": held_domains(), "held": True}
+    apart: dict[str, Any] = {"domains": held_domains(), "held": True}
     probes = [(level, synthesis(each, NoGrowth(level), PROBE_SEED + level, **apart)) for level in levels]
 
     def probe_tasks() -> tuple[Task, ...]:
         return _probe_tasks(ledger, probes, screen, policy)
 
     inner: Any = SimpleNamespace(
-        synthesize=synthesis(int(config["candidates"]), difficulty, seed),
+        synthesize=synthesis(int(config["candidates"]), difficulty, seed, author, workers, ledger),
         screen=screen,
         roll_out=roll_out,
         admit=band,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from clawloop.types import (
     Assignment,
@@ -12,9 +12,9 @@ from clawloop.types import (
     CommandResult,
     Completion,
     DiagnosisReport,
+    Draft,
     FailureSummary,
     Finding,
-    Generator,
     Limits,
     Request,
     Rollout,
@@ -89,10 +89,17 @@ class Journal(Protocol):
     def add(self, at: str, rollout: Rollout) -> None: ...
 
 
-class Author(Protocol):
-    """Writes the generator of a task for a card."""
+class Shelf(Protocol):
+    """Remembers finished candidates, so that a killed run has none written twice."""
 
-    def write(self, card: Card, policy: Policy) -> Generator: ...
+    def candidate(self, id: str) -> Candidate | None: ...
+    def add_candidate(self, k: int, position: int, candidate: Candidate) -> None: ...
+
+
+class Author(Protocol):
+    """Writes the generator of a task for a card, given F_{k-1}."""
+
+    def write(self, card: Card, policy: Policy, report: DiagnosisReport) -> Draft: ...
 
 
 class Routine(Protocol):
@@ -119,6 +126,13 @@ class Check(Protocol):
     """One agent-free check of a candidate that has a task."""
 
     def __call__(self, candidate: Candidate) -> Finding: ...
+
+
+@runtime_checkable
+class Comparison(Protocol):
+    """A check that compares a candidate with those before it, this iteration's and earlier ones', that are sound."""
+
+    def compare(self, candidate: Candidate, before: Sequence[Candidate]) -> Finding: ...
 
 
 class Stage(Protocol):

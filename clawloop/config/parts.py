@@ -12,7 +12,10 @@ from clawloop.config.errors import ConfigError, did_you_mean, missing
 from clawloop.config.folders import options
 from clawloop.config.spine import ONE_PART, SEVERAL_PARTS, Config
 
-HANDED = frozenset({"sandboxes", "grader", "weights", "version", "seed", "tracker", "folder", "config", "reached"})
+HANDED = frozenset(
+    {"sandboxes", "grader", "checks", "shipped", "weights", "version", "seed", "tracker", "folder", "config"}
+    | {"reached"}
+)
 """Arguments that `build` hands to the parts that ask for them, so that no yaml names them."""
 
 

@@ -101,6 +101,7 @@ def iteration_row(iteration: Iteration) -> dict[str, Any]:
         "outcomes": outcomes,
         "infrastructure_failures": sum(counts[Outcome.INFRASTRUCTURE_FAILED.value] for counts in outcomes.values()),
         "rejections": _rejections(iteration),
+        "author": _author(iteration),
         "levels": _levels(iteration.candidates),
         "seconds": dict(sorted(iteration.seconds.items())),
     }
@@ -162,6 +163,12 @@ def _outcomes(rollouts: Iterable[Rollout]) -> dict[str, int]:
     return {outcome.value: counts[outcome] for outcome in Outcome}
 
 
+def _refused_by(iteration: Iteration, candidate: Candidate) -> str:
+    """The check that refused a candidate."""
+    findings = iteration.screening.findings.get(candidate.id, candidate.findings)
+    return next(finding.check for finding in findings if not finding.passed)
+
+
 def _rejections(iteration: Iteration) -> dict[str, dict[str, Any]]:
     """How many candidates each check refused, and with which reasons, the commonest first."""
     reasons: dict[str, Counter[str]] = {}
@@ -172,6 +179,34 @@ def _rejections(iteration: Iteration) -> dict[str, dict[str, Any]]:
     return {
         check: {"count": counts.total(), "reasons": dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))}
         for check, counts in sorted(reasons.items())
+    }
+
+
+def _author(iteration: Iteration) -> dict[str, int]:
+    """What the model did as author: replies and repairs, and how its candidates ended; nothing where it wrote none.
+
+    A refused candidate counts under the fault of its last reply, or under the check that refused it later.
+    """
+    written = [candidate for candidate in iteration.candidates if candidate.attempts]
+    if not written:
+        return {}
+    sound = {task.id for task in iteration.screening.tasks}
+    accepted = [candidate for candidate in written if candidate.id in sound]
+    faults = Counter(attempt.fault for candidate in written for attempt in candidate.attempts if attempt.fault)
+    rejected = Counter(
+        candidate.attempts[-1].fault or _refused_by(iteration, candidate)
+        for candidate in written
+        if candidate.id not in sound
+    )
+    attempts = sum(len(candidate.attempts) for candidate in written)
+    return {
+        "attempts": attempts,
+        "repairs": attempts - len(written),
+        "accepted": len(accepted),
+        "repaired": sum(len(candidate.attempts) > 1 for candidate in accepted),
+        "rejected": len(written) - len(accepted),
+        **{f"fault/{name}": count for name, count in sorted(faults.items())},
+        **{f"rejected/{name}": count for name, count in sorted(rejected.items())},
     }
 
 

@@ -51,7 +51,7 @@ def show(folder: Path, *, times: bool = True) -> str:
     summary = json.loads(path.read_text(encoding="utf-8"))
     rows = summary["iterations"]
     parts = [_probe(summary), _per_iteration("Iterations (the paper's Table 6)", rows, _table_6(rows))]
-    for title, key in (("Pass rates", ""), ("Rejections", "rejections"), ("Levels", "levels")):
+    for title, key in (("Pass rates", ""), ("Rejections", "rejections"), ("Author", "author"), ("Levels", "levels")):
         lines = _nested(rows, key) if key else _pass_rates(rows)
         parts.append(_per_iteration(title, rows, lines))
     if times:
@@ -125,8 +125,8 @@ def _pass_rates(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
 def _nested(rows: Sequence[Mapping[str, Any]], key: str) -> list[list[str]]:
     """One line for each name that occurs under `key` in any row."""
-    names = sorted({name for row in rows for name in row[key]})
-    return [[name, *(_whole(_count(row[key].get(name))) for row in rows)] for name in names]
+    names = sorted({name for row in rows for name in row.get(key, {})})
+    return [[name, *(_whole(_count(row.get(key, {}).get(name))) for row in rows)] for name in names]
 
 
 def _count(value: Any) -> Any:

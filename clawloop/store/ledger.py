@@ -45,7 +45,8 @@ class LedgerError(ValueError):
 class Ledger:
     """Everything that a run did. It may be used from many threads; a kill loses at most what was being written.
 
-    It is a journal of trials (`protocols.Journal`) and a sink of numbers and events (`protocols.Tracker`).
+    It is a journal of trials (`protocols.Journal`), a shelf of candidates (`protocols.Shelf`), and a sink of numbers
+    and events (`protocols.Tracker`).
 
     Args:
         path: the file; it is made where there is none.
@@ -120,6 +121,16 @@ class Ledger:
         rows = [(k, i, c.id, encode(c)) for i, c in enumerate(candidates)]
         self._write_all("INSERT OR IGNORE INTO candidate VALUES (?,?,?,?)", rows)
 
+    def add_candidate(self, k: int, position: int, candidate: Candidate) -> None:
+        """Keep one candidate of P_k^raw as soon as it is there."""
+        row = (k, position, candidate.id, encode(candidate))
+        self._write("INSERT OR IGNORE INTO candidate VALUES (?,?,?,?)", row)
+
+    def candidate(self, id: str) -> Candidate | None:
+        """The candidate, or None."""
+        row = self._one("SELECT value FROM candidate WHERE id=?", id)
+        return None if row is None else decode(row[0], Candidate)
+
     def candidates(self, k: int) -> tuple[Candidate, ...]:
         """P_k^raw, in order."""
         rows = self._all("SELECT value FROM candidate WHERE k=? ORDER BY position", k)
@@ -142,6 +153,14 @@ class Ledger:
         for id, check, passed, reason in self._all(query, k):
             found[id] = (*found[id], Finding(check, bool(passed), reason))
         return found
+
+    def sound(self, before: int) -> tuple[Candidate, ...]:
+        """The candidates of the iterations before one, those of the probe first, that no check refused, in order."""
+        query = (
+            "SELECT value FROM candidate WHERE k < ? AND NOT EXISTS "
+            "(SELECT 1 FROM finding WHERE candidate = id AND NOT passed) ORDER BY k, position"
+        )
+        return tuple(decode(value, Candidate) for (value,) in self._all(query, before))
 
     def end_phase(self, name: str, k: int, value: bytes, seconds: float) -> None:
         """Note that a phase has ended, with its result."""

@@ -19,13 +19,22 @@ from clawloop.types import Candidate, Card, Contract, Generator, Limits, Task, V
 _KEYS = ("files", "instruction", "answer", "contract", "oracle", "verifier")
 _LIMITS = Limits(output=4 << 20)
 _MOST_FILES = 1000
+_DEEPEST = 50
 # -I would ignore PYTHONHASHSEED, without which sets differ from run to run; the box holds nothing but the program.
 _ENVIRONMENT = {"PYTHONHASHSEED": "0", "TZ": "UTC"}
 _COMMAND = ("python3", "-s", "-B", "generator.py")
 
 
 class GeneratorError(Exception):
-    """A generator gave no task: one sentence that says how it failed."""
+    """A generator gave no task: one sentence that says how it failed.
+
+    `kind` is timeout, stopped (too much memory or output), crash, output (it printed no task), contract (that part of
+    the output is wrong), or author (there is no program).
+    """
+
+    def __init__(self, text: str, kind: str = "author") -> None:
+        super().__init__(text)
+        self.kind = kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,7 @@ def run(generator: Generator, sandboxes: Sandboxes, *, seed: int | None = None) 
     try:
         program = Workspace({"generator.py": generator.program.encode()})
     except UnicodeEncodeError as error:
-        raise GeneratorError("the generator's program is not text that UTF-8 can hold.") from error
+        raise GeneratorError("the generator's program is not text that UTF-8 can hold.", "crash") from error
     with sandboxes.open(program, _LIMITS) as box:
         result = box.run(
             [*_COMMAND, str(generator.seed if seed is None else seed)],
@@ -60,13 +69,17 @@ def run(generator: Generator, sandboxes: Sandboxes, *, seed: int | None = None) 
         )
     if result.stopped:
         bound = {"timeout": f"{generator.timeout_s:g} s", "output": f"{_LIMITS.output} bytes of output"}
-        raise GeneratorError(f"the generator was stopped: more than its {bound.get(result.stopped, result.stopped)}.")
+        raise GeneratorError(
+            f"the generator was stopped: more than its {bound.get(result.stopped, result.stopped)}.",
+            "timeout" if result.stopped == "timeout" else "stopped",
+        )
     if result.exit_code != 0:
-        raise GeneratorError(f"the generator ended with code {result.exit_code}: {_last_line(result.stderr)}")
+        raise GeneratorError(f"the generator ended with code {result.exit_code}: {_last_line(result.stderr)}", "crash")
     try:
         return _parse(result.stdout)
     except (ValueError, RecursionError) as error:
-        raise GeneratorError(f"the generator's output is not a task: {str(error)[:300]}") from error
+        kind = "contract" if isinstance(error, _ContractError) else "output"
+        raise GeneratorError(f"the generator's output is not a task: {str(error)[:300]}", kind) from error
 
 
 def candidate(id: str, card: Card, generator: Generator, build: Build) -> Candidate:
@@ -86,6 +99,7 @@ def _parse(raw: bytes) -> Build:
         raise ValueError(f"it has an unknown key {unknown[0]!r:.60}.")
     if not isinstance(value["answer"], dict) or not value["answer"]:
         raise ValueError("answer must be an object that is not empty.")
+    _shallow(value["answer"])
     oracle = value["oracle"]
     if not isinstance(oracle, list) or not oracle:
         raise ValueError("oracle must be a list of commands that is not empty.")
@@ -94,10 +108,21 @@ def _parse(raw: bytes) -> Build:
         files=_files(value["files"]),
         instruction=_text(value["instruction"], "instruction"),
         answer=json.dumps(value["answer"], ensure_ascii=False),
-        contract=parse_contract(value["contract"]),
+        contract=_contract(value["contract"]),
         oracle=tuple(_text(command, f"oracle[{i}]") for i, command in enumerate(oracle)),
         verifier=_text(value["verifier"], "verifier"),
     )
+
+
+class _ContractError(ValueError):
+    """What is wrong lies in the contract."""
+
+
+def _contract(value: object) -> Contract:
+    try:
+        return parse_contract(value)
+    except ValueError as error:
+        raise _ContractError(str(error)) from error
 
 
 def _files(value: object) -> Mapping[str, bytes]:
@@ -121,6 +146,21 @@ def _text(value: object, at: str) -> str:
         raise ValueError(f"{at} must hold no NUL.")
     value.encode()
     return value
+
+
+def _shallow(value: object) -> None:
+    """Refuse what recursion could not walk through."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return
+    raise ValueError(f"answer is nested too deeply: more than {_DEEPEST} levels.")
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures.thread import ThreadPoolExecutor
 from dataclasses import replace
 
-from clawloop.protocols import Author, Difficulty, Growth, Policy, Routine, Sandboxes
+from clawloop.protocols import Author, Difficulty, Growth, Policy, Routine, Sandboxes, Shelf
 from clawloop.synthesis.generator import GeneratorError, candidate, run
-from clawloop.types import Candidate, Card, DiagnosisReport, Finding, Generator
+from clawloop.types import Candidate, Card, DiagnosisReport, Draft, Finding, Generator
 
 
 class Synthesize:
@@ -23,7 +23,8 @@ class Synthesize:
         sandboxes: opens the boxes in which generators run.
         count: candidates per iteration.
         seed: the run's seed; with k it decides every card.
-        workers: generators at once.
+        workers: candidates at once.
+        shelf: keeps each candidate as it is made; one that it holds is not made again. None keeps nothing.
         progress: told (phase, candidates done, candidates in all).
     """
 
@@ -37,6 +38,7 @@ class Synthesize:
         count: int,
         seed: int,
         workers: int = 2,
+        shelf: Shelf | None = None,
         progress: Callable[[str, int, int], None] = lambda phase, done, total: None,
     ) -> None:
         self._routines = tuple(routines.values() if isinstance(routines, Mapping) else routines)
@@ -46,7 +48,8 @@ class Synthesize:
         if count < 1 or workers < 1:
             raise ValueError(f"synthesis needs count and workers of at least 1, not {count} and {workers}.")
         self._author, self._difficulty, self._sandboxes = author, difficulty, sandboxes
-        self._count, self._seed, self._workers, self._progress = count, seed, workers, progress
+        self._count, self._seed, self._workers = count, seed, workers
+        self._shelf, self._progress = shelf, progress
 
     def __call__(self, policy: Policy, report: DiagnosisReport, k: int) -> tuple[Candidate, ...]:
         """P_k^raw, in the order of the cards whatever the threads' timing; ids are k<k>-<index>.
@@ -57,8 +60,7 @@ class Synthesize:
         cards = self._cards(report, k)
         found: list[Candidate] = []
         with ThreadPoolExecutor(self._workers, thread_name_prefix="generator") as pool:
-            named = [(f"k{k}-{index:04d}", card) for index, card in enumerate(cards)]
-            for made in pool.map(lambda pair: self._make(pair[0], pair[1], policy), named):
+            for made in pool.map(lambda pair: self._recall(k, pair[0], pair[1], policy, report), enumerate(cards)):
                 found.append(made)
                 self._progress(f"k{k}/synthesis", len(found), len(cards))
         return tuple(found)
@@ -79,13 +81,27 @@ class Synthesize:
             cards = [growth.grow(card) for card in cards]
         return cards
 
-    def _make(self, id: str, card: Card, policy: Policy) -> Candidate:
-        generator = Generator("", card.seed)
+    def _recall(self, k: int, position: int, card: Card, policy: Policy, report: DiagnosisReport) -> Candidate:
+        """A candidate from the shelf, or made and put there."""
+        id = f"k{k}-{position:04d}"
+        kept = self._shelf.candidate(id) if self._shelf is not None else None
+        if kept is not None and (kept.card.lineage, kept.card.seed) == (card.lineage, card.seed):
+            return kept
+        made = self._make(id, card, policy, report)
+        if self._shelf is not None:
+            self._shelf.add_candidate(k, position, made)
+        return made
+
+    def _make(self, id: str, card: Card, policy: Policy, report: DiagnosisReport) -> Candidate:
+        draft = Draft(Generator("", card.seed))
         try:
-            generator = self._author.write(card, policy)
-            return candidate(id, card, generator, run(generator, self._sandboxes))
+            draft = self._author.write(card, policy, report)
+            if draft.failure:
+                raise GeneratorError(draft.failure)
+            made = candidate(id, card, draft.generator, run(draft.generator, self._sandboxes))
         except GeneratorError as error:
-            return Candidate(id, card, generator, findings=(Finding("generator", False, str(error)),))
+            made = Candidate(id, card, draft.generator, findings=(Finding("generator", False, str(error)),))
+        return replace(made, attempts=draft.attempts)
 
 
 def _levelled(cards: Sequence[Card], mix: Mapping[str, Mapping[int, float]], rng: random.Random) -> list[Card]:

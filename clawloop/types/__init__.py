@@ -5,11 +5,13 @@ from clawloop.types.rollout import FieldResult, Outcome, Rollout, RolloutGroup, 
 from clawloop.types.sandbox import CommandResult, Limits, Snapshot
 from clawloop.types.task import (
     Assignment,
+    Attempt,
     Candidate,
     Card,
     Contract,
     Decision,
     Deliverable,
+    Draft,
     Finding,
     Generator,
     Screening,
@@ -21,6 +23,7 @@ from clawloop.types.trajectory import Completion, Message, Request, Stop, TokenT
 
 __all__ = [
     "Assignment",
+    "Attempt",
     "Candidate",
     "Card",
     "CommandResult",
@@ -29,6 +32,7 @@ __all__ = [
     "Decision",
     "Deliverable",
     "DiagnosisReport",
+    "Draft",
     "Evidence",
     "FailureSummary",
     "FieldResult",

@@ -4,6 +4,8 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from clawloop.types.trajectory import Message
+
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
@@ -131,6 +133,29 @@ class Generator:
 
 
 @dataclass(frozen=True, slots=True)
+class Attempt:
+    """One turn of a model that writes a generator: what it was asked, what it replied, and what was said of that.
+
+    `prompt` holds the messages that are new at this turn. `fault` names where the reply was refused (see
+    `synthesis.author.model`), and `said` is the sentence that went back; both are empty where it was taken.
+    """
+
+    prompt: tuple[Message, ...]
+    reply: str
+    fault: str = ""
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What an author wrote for a card. `failure` says, in a sentence, why there is no program that could run."""
+
+    generator: Generator
+    attempts: tuple[Attempt, ...] = ()
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """What one check said of one candidate; `reason` is empty where it passed."""
 
@@ -144,7 +169,7 @@ class Candidate:
     """A generator and what it made. Only validation may see it: it holds the oracle and the answer.
 
     `task` is None where the generator failed; then `findings` says how. `oracle` is the reference solution, one
-    shell command a turn.
+    shell command a turn. `attempts` is how a model came to the generator; a generator that the project ships has none.
     """
 
     id: str
@@ -154,6 +179,7 @@ class Candidate:
     oracle: tuple[str, ...] = ()
     answer: str = ""
     findings: tuple[Finding, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from clawloop.report.summary import Record, iteration_row, loggable, summarise, write
+from clawloop.types import Attempt
 
 
 def test_rows_of_table_6(record: Record) -> None:
@@ -47,6 +48,33 @@ def test_rejections_keep_their_reasons_and_levels_follow_the_cards(record: Recor
         "oracle": {"count": 1, "reasons": {"total: wrong_value": 1}},
     }
     assert row["levels"] == {"merge": 0} and iteration_row(record.iterations[1])["levels"] == {"merge": 1}
+
+
+def test_what_the_model_wrote_is_counted_by_fault_and_by_end(record: Record) -> None:
+    first = record.iterations[0]
+    assert iteration_row(first)["author"] == {}, "the project shipped all of it"
+    turns = {
+        "a": ("",),
+        "b": ("crash", "reply", ""),
+        "c": ("crash", ""),
+        "d": ("",),  # refused by the oracle check
+        "e": ("reply", "timeout"),
+    }
+    written = tuple(replace(c, attempts=tuple(Attempt((), "r", f) for f in turns[c.id])) for c in first.candidates)
+    row = iteration_row(replace(first, candidates=written))
+    assert row["author"] == {
+        "attempts": 9,
+        "repairs": 4,
+        "accepted": 3,
+        "repaired": 2,
+        "rejected": 2,
+        "fault/crash": 2,
+        "fault/reply": 2,
+        "fault/timeout": 1,
+        "rejected/oracle": 1,
+        "rejected/timeout": 1,
+    }
+    assert loggable(row)["author/rejected/timeout"] == 1.0
 
 
 def test_a_generator_that_failed_is_counted_even_if_screening_did_not_see_it(record: Record) -> None:

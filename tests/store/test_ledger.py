@@ -12,6 +12,7 @@ from clawloop.store.layout import Layout
 from clawloop.store.ledger import Ledger, LedgerError, decode, encode
 from clawloop.store.recorded import Phases
 from clawloop.types import (
+    Attempt,
     Candidate,
     Card,
     Contract,
@@ -22,6 +23,7 @@ from clawloop.types import (
     FieldResult,
     Finding,
     Generator,
+    Message,
     Outcome,
     Pattern,
     Proficiency,
@@ -49,7 +51,8 @@ TASK = Task(
     Contract((Decision("filter", "open"),), (Deliverable("o.json", "json", {"n": "integer"}, 0.5),)),
     CARD,
 )
-CANDIDATE = Candidate("k1-0000", CARD, Generator("x", 7), TASK, ("wc",), "{}", (Finding("oracle", True),))
+ATTEMPTS = (Attempt((Message("user", "Write."), Message("assistant", "", (1, 2))), "a\u2028b", "reply", "No block."),)
+CANDIDATE = Candidate("k1-0000", CARD, Generator("x", 7), TASK, ("wc",), "{}", (Finding("oracle", True),), ATTEMPTS)
 TRAJECTORY = Trajectory(
     "k1-0000", "shell", "theta_0", (Turn("a", "b", "c", None, 0.1), Turn("done", None, "", None, 0.2)),
     TokenTrace((1, 2, 3), (0, 1, 1), (0.0, -0.1234567890123456789, -1e-17)), Stop.SUBMITTED, 1.5,

@@ -33,7 +33,7 @@ def card(capability: str, level: int, form: str, domain: str, seed: int) -> Card
 
 
 def made(drawn: Card) -> Candidate:
-    generator = Library().write(drawn, ScriptedPolicy())
+    generator = Library().write(drawn, ScriptedPolicy(), DiagnosisReport.empty()).generator
     return candidate("k1-0000", drawn, generator, run(generator, BOXES))
 
 

@@ -4,14 +4,16 @@ import json
 import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from clawloop.protocols import InfrastructureError
+from clawloop.store.ledger import Ledger
 from clawloop.synthesis.difficulty.moderate import Moderate
 from clawloop.synthesis.synthesize import Synthesize
-from clawloop.types import Card, CommandResult, DiagnosisReport, Generator, Proficiency, Workspace
+from clawloop.types import Card, CommandResult, DiagnosisReport, Draft, Generator, Proficiency, Workspace
 
 REPORT = DiagnosisReport(1, proficiency={"audit": Proficiency(1, 8, 8)})
 POLICY: Any = None
@@ -61,8 +63,8 @@ class Written:
     def __init__(self, *programs: str) -> None:
         self.programs = programs
 
-    def write(self, card: Card, policy: object) -> Generator:
-        return Generator(self.programs[int(card.lineage.split("/")[1]) % len(self.programs)], card.seed)
+    def write(self, card: Card, policy: object, report: DiagnosisReport) -> Draft:
+        return Draft(Generator(self.programs[int(card.lineage.split("/")[1]) % len(self.programs)], card.seed))
 
 
 class Longer:
@@ -92,6 +94,23 @@ def test_order_does_not_depend_on_timing() -> None:
     slow = made(Written("fine 0.05", "fine 0", "fine 0.02"))
     again = made(Written("fine 0", "fine 0.05", "fine 0.02"), workers=1)
     assert [(c.id, c.card) for c in slow] == [(c.id, c.card) for c in again]
+
+
+def test_what_is_on_the_shelf_is_not_made_again(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    first = made(Written("fine"), shelf=ledger)
+    assert ledger.candidates(2) == first
+    assert made(Written("broken"), shelf=ledger) == first
+    with pytest.raises(InfrastructureError):
+        made(Written("broken"), shelf=ledger, seed=1)
+
+
+def test_a_killed_synthesis_goes_on_where_it_was(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    with pytest.raises(InfrastructureError):
+        made(Written("fine", "fine", "broken"), shelf=ledger, workers=1)
+    assert [ledger.candidate(f"k2-000{i}") is not None for i in range(3)] == [True, True, False]
+    assert made(Written("fine"), shelf=ledger) == ledger.candidates(2)
 
 
 def test_seed_and_iteration_decide_the_cards() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from clawloop.sandbox import lint
 from clawloop.sandbox.bubblewrap import Bubblewrap
 from clawloop.types import Candidate
-from clawloop.validation import lint
 from clawloop.validation.check import deterministic
 from clawloop.validation.check.deterministic import Deterministic
 

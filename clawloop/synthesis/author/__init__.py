@@ -1,1 +1,1 @@
-"""Who writes generators: the library that the project ships."""
+"""Who writes generators: the library that the project ships, or the loop model."""

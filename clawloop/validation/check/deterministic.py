@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from clawloop.protocols import Sandboxes
+from clawloop.sandbox.lint import first_hazard
 from clawloop.types import Candidate, Finding, Generator, Limits, Workspace
-from clawloop.validation.lint import first_hazard
 
 _LIMITS = Limits(output=4 << 20)
 # -I would ignore PYTHONHASHSEED; the box holds nothing but the program. The clock is moved where the box's system can.

@@ -8,7 +8,7 @@ from importlib.resources import files
 from clawloop.protocols import Policy
 from clawloop.synthesis.author.library.grounded import grounded
 from clawloop.synthesis.lexicon import vocabulary
-from clawloop.types import Card, Generator
+from clawloop.types import Card, DiagnosisReport, Draft, Generator
 
 
 class Library:
@@ -21,21 +21,21 @@ class Library:
     def __init__(self, folders: Sequence[str] = ()) -> None:
         self._folders = tuple(folders)
 
-    def write(self, card: Card, policy: Policy) -> Generator:
-        """The generator of a card; the policy is not asked.
+    def write(self, card: Card, policy: Policy, report: DiagnosisReport) -> Draft:
+        """The generator of a card; the policy is not asked, and the report not read.
 
         Raises:
             ValueError: the library has no such domain.
             GeneratorError: the domain's tools cannot carry a card of the domain route.
         """
         if card.route == "domain":
-            return grounded(card, self._folders)
+            return Draft(grounded(card, self._folders))
         domain = vocabulary(card.domain)
         shown = {
             name: value for name, value in asdict(card).items() if name in ("capability", "level", "form", "growth")
         }
         head = f"CARD = {shown!r}\nDOMAIN = {domain!r}\nVERIFY = {_text('verify.py.txt')!r}\n"
-        return Generator(head + _text("program.py.txt"), card.seed)
+        return Draft(Generator(head + _text("program.py.txt"), card.seed))
 
 
 @cache

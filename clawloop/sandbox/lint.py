@@ -1,4 +1,4 @@
-"""Reading a generator for calls whose result depends on the moment or the machine."""
+"""Reading an untrusted program before it runs, for calls whose result depends on the moment or the machine."""
 
 import ast
 import threading
@@ -30,6 +30,7 @@ _LISTING_METHODS = {"iterdir", "glob", "rglob"}
 _ORDERED = {"sorted", "len", "set", "frozenset"}  # what makes the order of a listing harmless at once
 
 
+_DEEPEST = 150
 _PARSING = threading.Lock()  # in CPython 3.11 two threads that parse at once break each other with a SystemError
 
 
@@ -46,15 +47,34 @@ def first_hazard(program: str) -> str:
     ''
     """
     try:
-        with _PARSING:
-            tree = ast.parse(program)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return f"the program cannot be parsed: {str(error)[:200]}"
-    found = sorted(_hazards(tree, _imports(tree)))
+        tree = parse(program)
+    except ValueError as error:
+        return str(error)
+    found = sorted(_hazards(tree, imports(tree)))
     return f"line {found[0][0]} calls {found[0][1]}, which depends on {found[0][2]}." if found else ""
 
 
-def _imports(tree: ast.AST) -> dict[str, str]:
+def parse(program: str) -> ast.Module:
+    """A program as a tree, shallow enough to be walked by recursion; nothing of it runs.
+
+    Raises:
+        ValueError: it cannot be parsed; the sentence says why.
+    """
+    try:
+        with _PARSING:
+            tree = ast.parse(program)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"the program cannot be parsed: {str(error)[:200]}") from error
+    level: list[ast.AST] = [tree]
+    for _ in range(_DEEPEST):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return tree
+    raise ValueError("the program cannot be parsed: it is nested too deeply.")
+
+
+def imports(tree: ast.AST) -> dict[str, str]:
+    """What each imported name stands for: {"d": "datetime.date"} after `from datetime import date as d`."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -67,12 +87,23 @@ def _imports(tree: ast.AST) -> dict[str, str]:
     return names
 
 
+def dotted(node: ast.expr, imports: dict[str, str]) -> str:
+    """The full name of what an expression refers to: random.Random for `r.Random` after `import random as r`."""
+    if isinstance(node, ast.Name):
+        return imports.get(node.id, node.id)
+    if isinstance(node, ast.Attribute):
+        above = dotted(node.value, imports)
+        root = above.split(".")[0]
+        return f"{above}.{node.attr}" if above and root in {path.split(".")[0] for path in imports.values()} else ""
+    return ""
+
+
 def _hazards(tree: ast.AST, imports: dict[str, str]) -> Iterator[tuple[int, str, str]]:
     own = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     own |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     own |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    seeded = any(_dotted(call.func, imports) == "random.seed" and call.args for call in calls)
+    seeded = any(dotted(call.func, imports) == "random.seed" and call.args for call in calls)
     harmless = {
         id(argument)
         for call in calls
@@ -82,7 +113,7 @@ def _hazards(tree: ast.AST, imports: dict[str, str]) -> Iterator[tuple[int, str,
     for node in ast.walk(tree):
         if not isinstance(node, ast.Name | ast.Attribute):
             continue
-        name = _dotted(node, imports)
+        name = dotted(node, imports)
         if name in _HAZARDS:
             yield node.lineno, name, _HAZARDS[name]
         elif name in _BUILTINS and name not in own and isinstance(node, ast.Name) and name not in imports:
@@ -90,20 +121,9 @@ def _hazards(tree: ast.AST, imports: dict[str, str]) -> Iterator[tuple[int, str,
         elif name.startswith("random.") and name not in ("random.Random", "random.seed") and not seeded:
             yield node.lineno, name, "chance: it has no seed"
     for call in calls:
-        name = _dotted(call.func, imports)
+        name = dotted(call.func, imports)
         if name in ("random.Random", "random.seed") and not call.args and not call.keywords:
             yield call.lineno, name, "chance: it has no seed"
         method = isinstance(call.func, ast.Attribute) and call.func.attr in _LISTING_METHODS
         if (name in _LISTINGS or method) and id(call) not in harmless:
             yield call.lineno, name or "a listing", "directory order; sort it in the same expression"
-
-
-def _dotted(node: ast.expr, imports: dict[str, str]) -> str:
-    """The full name of what an expression refers to: random.Random for `r.Random` after `import random as r`."""
-    if isinstance(node, ast.Name):
-        return imports.get(node.id, node.id)
-    if isinstance(node, ast.Attribute):
-        above = _dotted(node.value, imports)
-        root = above.split(".")[0]
-        return f"{above}.{node.attr}" if above and root in {path.split(".")[0] for path in imports.values()} else ""
-    return ""
