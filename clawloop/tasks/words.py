@@ -66,6 +66,7 @@ def _card(fate: Fate) -> list[str]:
             "level": str(card.level),
             "form": card.form,
             "growth": ", ".join(card.growth) or "none",
+            "noise": ", ".join(card.noise) or "none",
             "seed": str(card.seed),
             "lineage": card.lineage,
         }

@@ -77,6 +77,7 @@ class Card:
     """Where a task comes from.
 
     `level` is its difficulty, 0 to 4. `lineage` names the seed it grew from: two tasks with one lineage are siblings.
+    `noise` are the kinds that its generator says are in the files: distractors, missing, drift, units (paper, 4.1).
     """
 
     route: str
@@ -88,6 +89,7 @@ class Card:
     seed: int
     lineage: str
     growth: tuple[str, ...] = ()
+    noise: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ class Candidate:
     """A generator and what it made. Only validation may see it: it holds the oracle and the answer.
 
     `task` is None where the generator failed; then `findings` says how. `oracle` is the reference solution, one
-    shell command a turn.
+    shell command a turn. `alternatives` are, by hidden decision, the answers that other choices would give.
     """
 
     id: str
@@ -154,6 +156,7 @@ class Candidate:
     oracle: tuple[str, ...] = ()
     answer: str = ""
     findings: tuple[Finding, ...] = ()
+    alternatives: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,9 @@ Make = Callable[..., Candidate]
 def test_a_sound_generator_passes(make: Make, boxes: Bubblewrap) -> None:
     finding = Deterministic(boxes)(make())
     assert finding.passed and finding.reason == "" and finding.check == "deterministic"
+    assert Deterministic(boxes)(
+        make("task['instruction'] += ' Zähle.'; print(json.dumps(task, ensure_ascii=False)); exit()")
+    ).passed
 
 
 @pytest.mark.parametrize(
