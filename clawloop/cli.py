@@ -120,7 +120,10 @@ def _report(folder: Path) -> None:
 def _tasks(words: list[str]) -> None:
     from clawloop.tasks.command import tasks
 
-    exit_code, text = tasks(words)
+    try:
+        exit_code, text = tasks(words)
+    except KeyboardInterrupt:
+        _end(130, "Interrupted.")
     if exit_code or text:
         _end(exit_code, text)
 

@@ -135,9 +135,12 @@ def _bytes(folder: Path, path: str) -> bytes:
 
 def _text(folder: Path, path: str) -> str:
     try:
-        return _bytes(folder, path).decode()
+        text = _bytes(folder, path).decode()
     except UnicodeDecodeError as error:
         raise TaskFolderError(f"{folder / path} is not UTF-8; save it as that.") from error
+    if "\0" in text:
+        raise TaskFolderError(f"{folder / path} holds a NUL, which no text of a task may; take it out.")
+    return text
 
 
 def _strict(folder: Path, path: str) -> str:

@@ -12,7 +12,7 @@ from clawloop.rollout.grade import SandboxGrader
 from clawloop.sandbox.workspace import Tree
 from clawloop.store import task_folder
 from clawloop.tasks.words import printable
-from clawloop.types import Limits
+from clawloop.types import Candidate, Limits
 from clawloop.validation.screen import Screen
 
 _WORKSPACE, _INSTRUCTION, _ENVIRONMENT = "workspace", "instruction.md", "environment.json"
@@ -27,11 +27,16 @@ def check(folder: Path, overrides: Sequence[str]) -> int:
 
     Returns:
         1 where a task is refused, else 0.
+
+    Raises:
+        HandError: a workspace cannot be laid out.
     """
     candidates = tuple(task_folder.read(one) for one in task_folder.folders(folder))
     config = composed(overrides)
     sandboxes: Sandboxes = part(config["sandbox"])
     checks = parts(config["check"], sandboxes=sandboxes, grader=SandboxGrader(sandboxes))
+    for candidate in candidates:
+        _fits(candidate, sandboxes)
     screening = Screen(checks)(candidates, 0)
     for candidate in candidates:
         refused = [found for found in screening.findings[candidate.id] if not found.passed]
@@ -39,6 +44,16 @@ def check(folder: Path, overrides: Sequence[str]) -> int:
         print(printable(f"{candidate.id}  {'refused by ' + reason if refused else 'sound'}"))
     print(f"{len(screening.tasks)} of {len(candidates)} tasks pass {', '.join(config['check'])}")
     return int(len(screening.tasks) < len(candidates))
+
+
+def _fits(candidate: Candidate, sandboxes: Sandboxes) -> None:
+    """Lay the workspace out once, so that a path, a variable or a size that no box takes is named in a sentence."""
+    assert candidate.task is not None
+    try:
+        with sandboxes.open(candidate.task.workspace):
+            return
+    except ValueError as error:
+        raise HandError(f"the workspace of {candidate.id} cannot be laid out: {error}") from error
 
 
 def render(folder: Path, to: Path) -> int:

@@ -180,6 +180,9 @@ def test_a_broken_verifier_is_no_bad_grade(clawloop: Clawloop, tmp_path: Path) -
 
 def test_wrong_words_end_in_one_sentence(clawloop: Clawloop, folder: Path, tmp_path: Path) -> None:
     write(made("k1-0000", 1), tmp_path / "task")
+    write(made("k1-0000", 1), tmp_path / "variable")
+    manifest = tmp_path / "variable" / "task.json"
+    manifest.write_text(manifest.read_text().replace('"environment": {}', '"environment": {"A B": "1"}'))
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "task.json").write_text("{")
     (tmp_path / "ledgerless").mkdir()
@@ -199,6 +202,7 @@ def test_wrong_words_end_in_one_sentence(clawloop: Clawloop, folder: Path, tmp_p
         (("check", tmp_path / "ledgerless"), "holds no tasks"),
         (("check", tmp_path / "broken"), "is no JSON"),
         (("check", tmp_path / "task", "check=[nosuch]"), "nosuch"),
+        (("check", tmp_path / "variable"), "the workspace of k1-0000 cannot be laid out: environment variable 'A B'"),
         (("check", tmp_path / "task", "nokey=1"), "no key 'nokey'"),
         (("render", tmp_path / "nowhere", tmp_path / "x"), "is not there"),
         (("render", tmp_path / "task", tmp_path), "is not empty"),

@@ -14,7 +14,7 @@ from clawloop.synthesis.growth.dirtiness import Dirtiness
 from clawloop.synthesis.growth.multi_hop import MultiHop
 from clawloop.synthesis.routine.capability import FORMS, Capability
 from clawloop.types import Candidate, Card, Finding
-from clawloop.validation.check.contract import Contract
+from clawloop.validation.check.contract import Declares
 
 Make = Callable[..., Candidate]
 DECLARES = '"decisions": [list(rule[:2]) for rule in rules]'
@@ -22,8 +22,8 @@ BOXES = Bubblewrap()
 
 
 def test_what_is_declared_may_decide(make: Make) -> None:
-    assert Contract()(make("task['alternatives'] = {'filter': [{'total': 1}]}")) == Finding("contract", True)
-    assert Contract()(make()) == Finding("contract", True)
+    assert Declares()(make("task['alternatives'] = {'filter': [{'total': 1}]}")) == Finding("contract", True)
+    assert Declares()(make()) == Finding("contract", True)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_what_is_declared_may_decide(make: Make) -> None:
 )
 def test_what_is_silent_may_not(make: Make, alternatives: str, tolerance: float, passes: bool) -> None:
     more = f"task['alternatives'] = {alternatives}; task['contract']['deliverables'][0]['tolerance'] = {tolerance}"
-    finding = Contract()(make(more))
+    finding = Declares()(make(more))
     assert finding.passed is passes
     name = "rounding" if "rounding" in alternatives else "tie"
     assert passes or f"silent about '{name}'" in finding.reason
@@ -60,7 +60,7 @@ def drawn(capability: str, level: int, form: str, seed: int, program: Callable[[
 @pytest.mark.parametrize(("level", "capability"), list(itertools.product(range(5), Capability().capabilities)))
 def test_the_library_declares_what_it_decides(level: int, capability: str) -> None:
     made = drawn(capability, level, FORMS[level % 4], 40 + level)
-    assert Contract()(made).passed
+    assert Declares()(made).passed
     assert made.task is not None
     assert set(made.alternatives) <= {decision.name for decision in made.task.contract.decisions}
 
@@ -84,8 +84,8 @@ def test_a_library_program_whose_contract_is_silent_is_refused(
         assert program.count(DECLARES) == 1
         return program.replace(DECLARES, DECLARES.replace("in rules", f"in rules if rule[0] != {name!r}"))
 
-    assert Contract()(drawn(capability, level, "csv", seed)).passed
-    finding = Contract()(drawn(capability, level, "csv", seed, silent))
+    assert Declares()(drawn(capability, level, "csv", seed)).passed
+    finding = Declares()(drawn(capability, level, "csv", seed, silent))
     assert not finding.passed and f"silent about {name!r}" in finding.reason
 
 

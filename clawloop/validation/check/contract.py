@@ -5,7 +5,7 @@ import json
 from clawloop.types import Candidate, Finding
 
 
-class Contract:
+class Declares:
     """Holds the answers that the generator gives under other choices of its hidden decisions against the contract.
 
     A task is ill-posed where another choice gives another answer and no decision of that name is declared: whoever

@@ -33,36 +33,41 @@ class _Other:
 
 
 class Replay:
-    """Solves the generator's task of the next seed with its own oracle, and hands in the result for this one.
+    """Solves the generator's tasks of the next seeds with their own oracles, and hands in the results for this one.
 
-    That task stands for the last one of this kind that an agent saw; the attempts are what it would remember:
+    Such a task stands for the last one of this kind that an agent saw; the attempts are what it would remember:
 
     1. The deliverables, in their order, under the names that this task gives them; a JSON object's values also under
        this task's field names.
     2. All that the other solution changed, put into this workspace as it is.
 
-    None may break the verifier, and none may pass for both of the next two seeds: a small count can be the same by
-    chance once, and that alone says nothing of a task. Where a seed gives no task there is nothing to remember, and
-    `deterministic` says so.
+    None may break the verifier, and not every seed may give one that passes: a small count is the same by chance now
+    and then, and that alone says nothing of a task. Seeds are tried up to the first whose attempts all fail. Where a
+    seed gives no task there is nothing to remember, and `deterministic` says so.
 
     Args:
         sandboxes: opens the boxes: one for the generator, one for its oracle.
         grader: runs the verifier.
         command_s: seconds that one command of the oracle may take.
+        seeds: how many seeds must give an attempt that passes; at least 1.
     """
 
-    def __init__(self, sandboxes: Sandboxes, grader: Grader, command_s: float = 20.0) -> None:
-        self._sandboxes, self._grader, self._command_s = sandboxes, grader, command_s
+    def __init__(self, sandboxes: Sandboxes, grader: Grader, command_s: float = 20.0, seeds: int = 3) -> None:
+        if seeds < 1:
+            raise ValueError(f"check.replay.seeds must be at least 1, not {seeds}.")
+        self._sandboxes, self._grader, self._command_s, self._seeds = sandboxes, grader, command_s, seeds
 
     def __call__(self, candidate: Candidate) -> Finding:
-        """Passes where the attempts of one of two other seeds fail."""
-        first, second = candidate.generator.seed + 1, candidate.generator.seed + 2
-        try:
-            passed = self._passes(candidate, first) and self._passes(candidate, second)
-        except GraderError as error:
-            return Finding("replay", False, f"what solves another seed breaks it: {error}")
-        reason = f"{passed} of seed {first} and of {second} pass the verifier." if passed else ""
-        return Finding("replay", not reason, reason)
+        """Passes where the attempts of one of the seeds fail."""
+        passed = ""
+        for seed in range(candidate.generator.seed + 1, candidate.generator.seed + 1 + self._seeds):
+            try:
+                passed = self._passes(candidate, seed)
+            except GraderError as error:
+                return Finding("replay", False, f"what solves seed {seed} breaks the verifier: {error}")
+            if not passed:
+                return Finding("replay", True)
+        return Finding("replay", False, f"{passed} of any of the next {self._seeds} seeds pass the verifier.")
 
     def _passes(self, candidate: Candidate, seed: int) -> str:
         """The first attempt of a seed that passes, or nothing."""
