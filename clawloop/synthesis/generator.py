@@ -24,6 +24,7 @@ _OPTIONAL = ("alternatives", "noise")
 NOISE = ("distractors", "missing", "drift", "units")
 _LIMITS = Limits(output=4 << 20)
 _MOST_FILES = 1000
+_DEEPEST = 50
 # -I would ignore PYTHONHASHSEED, without which sets differ from run to run; the box holds nothing but the program.
 _ENVIRONMENT = {"PYTHONHASHSEED": "0", "TZ": "UTC"}
 _COMMAND = ("python3", "-s", "-B", "generator.py")
@@ -94,6 +95,7 @@ def _parse(raw: bytes) -> Build:
         raise ValueError(f"it has an unknown key {unknown[0]!r:.60}.")
     if not isinstance(value["answer"], dict) or not value["answer"]:
         raise ValueError("answer must be an object that is not empty.")
+    _shallow(value["answer"], "answer")
     oracle = value["oracle"]
     if not isinstance(oracle, list) or not oracle:
         raise ValueError("oracle must be a list of commands that is not empty.")
@@ -116,6 +118,7 @@ def _alternatives(value: object) -> Mapping[str, tuple[str, ...]]:
     for name, answers in value.items():
         if not isinstance(answers, list) or not all(isinstance(answer, dict) and answer for answer in answers):
             raise ValueError(f"alternatives[{name!a:.60}] must be a list of answers, each an object that is not empty.")
+        _shallow(answers, f"alternatives[{name!a:.60}]")
     return {name: tuple(json.dumps(one, ensure_ascii=False) for one in answers) for name, answers in value.items()}
 
 
@@ -123,6 +126,17 @@ def _noise(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(kind in NOISE for kind in value):
         raise ValueError(f"noise must be a list of some of {', '.join(NOISE)}.")
     return tuple(kind for kind in NOISE if kind in value)
+
+
+def _shallow(value: object, at: str) -> None:
+    """Refuse what the checks, which go down by recursion, could not walk through."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        inner = (part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list))
+        level = [one for part in inner for one in part]
+        if not level:
+            return
+    raise ValueError(f"{at} is nested more than {_DEEPEST} deep.")
 
 
 def _files(value: object) -> Mapping[str, bytes]:

@@ -103,6 +103,8 @@ def test_a_failing_program_says_how(boxes: Bubblewrap, program: str, says: str) 
         ({"alternatives": [1]}, "alternatives must be an object"),
         ({"alternatives": {"tie": {"count": 2}}}, r"alternatives\['tie'\] must be a list of answers"),
         ({"alternatives": {"tie": [{}]}}, r"alternatives\['tie'\] must be a list of answers"),
+        ({"answer": {"a": json.loads("[" * 60 + "]" * 60)}}, "answer is nested more than 50 deep"),
+        ({"alternatives": {"tie": [{"a": json.loads("[" * 60 + "]" * 60)}]}}, "nested more than 50 deep"),
         ({"noise": ["dust"]}, "noise must be a list of some of distractors"),
         ({"noise": "units"}, "noise must be a list"),
         ({"contract": {"decisions": []}}, "contract lacks 'deliverables'"),
