@@ -10,19 +10,14 @@ from clawloop.protocols import InfrastructureError
 from clawloop.rollout.grade import GraderError
 from clawloop.store.ledger import LedgerError
 from clawloop.store.task_folder import TaskFolderError
-from clawloop.tasks import hand, run
-from clawloop.tasks.hand import HandError
-from clawloop.tasks.run import RunError
+from clawloop.tasks import run
+from clawloop.tasks.errors import AskError
 
 _USAGE = (
     "clawloop tasks takes one of: list RUN; show RUN ID [--answer]; export RUN DIR [--admitted]; "
     "check DIR [override ...]; render TASKDIR WORKDIR; grade TASKDIR WORKDIR."
 )
 _OPTIONS = {"show": "--answer", "export": "--admitted"}
-
-
-class UsageError(ValueError):
-    """The words are none that `clawloop tasks` knows."""
 
 
 def tasks(words: Sequence[str]) -> tuple[int, str]:
@@ -36,7 +31,7 @@ def tasks(words: Sequence[str]) -> tuple[int, str]:
         exit_code = _do(words)
         sys.stdout.flush()
         return exit_code, ""
-    except (UsageError, RunError, HandError, TaskFolderError, LedgerError, ConfigError) as error:
+    except (AskError, TaskFolderError, LedgerError, ConfigError) as error:
         return 2, str(error)
     except OSError as error:
         if isinstance(error, BrokenPipeError):  # whoever read has seen enough
@@ -50,18 +45,24 @@ def tasks(words: Sequence[str]) -> tuple[int, str]:
 def _do(words: Sequence[str]) -> int:
     command, options = words[0] if words else "", {word for word in words[1:] if word.startswith("--")}
     if unknown := sorted(options - {_OPTIONS.get(command, "")}):
-        raise UsageError(f"clawloop tasks {command} has no option {unknown[0]}; {_USAGE}")
-    match command, [word for word in words[1:] if not word.startswith("--")]:
+        raise AskError(f"clawloop tasks {command} has no option {unknown[0]}; {_USAGE}")
+    named = [word for word in words[1:] if not word.startswith("--")]
+    match command, named:
         case "list", [folder]:
             return run.list_tasks(Path(folder))
         case "show", [folder, id]:
             return run.show(Path(folder), id, answer=bool(options))
         case "export", [folder, to]:
             return run.export(Path(folder), Path(to), admitted=bool(options))
+    if command not in ("check", "render", "grade"):
+        raise AskError(_USAGE)
+    from clawloop.tasks import hand  # slow: what builds parts imports all of them
+
+    match command, named:
         case "check", [folder, *overrides]:
             return hand.check(Path(folder), overrides)
         case "render", [folder, to]:
             return hand.render(Path(folder), Path(to))
         case "grade", [folder, work]:
             return hand.grade(Path(folder), Path(work))
-    raise UsageError(_USAGE)
+    raise AskError(_USAGE)

@@ -11,15 +11,12 @@ from clawloop.protocols import Sandboxes
 from clawloop.rollout.grade import SandboxGrader
 from clawloop.sandbox.workspace import Tree
 from clawloop.store import task_folder
+from clawloop.tasks.errors import AskError
 from clawloop.tasks.words import printable
 from clawloop.types import Candidate, Limits
 from clawloop.validation.screen import Screen
 
 _WORKSPACE, _INSTRUCTION, _ENVIRONMENT = "workspace", "instruction.md", "environment.json"
-
-
-class HandError(ValueError):
-    """A folder to work in cannot be used; the message says what to do."""
 
 
 def check(folder: Path, overrides: Sequence[str]) -> int:
@@ -29,7 +26,7 @@ def check(folder: Path, overrides: Sequence[str]) -> int:
         1 where a task is refused, else 0.
 
     Raises:
-        HandError: a workspace cannot be laid out.
+        AskError: a workspace cannot be laid out.
     """
     candidates = tuple(task_folder.read(one) for one in task_folder.folders(folder))
     config = composed(overrides)
@@ -53,19 +50,19 @@ def _fits(candidate: Candidate, sandboxes: Sandboxes) -> None:
         with sandboxes.open(candidate.task.workspace):
             return
     except ValueError as error:
-        raise HandError(f"the workspace of {candidate.id} cannot be laid out: {error}") from error
+        raise AskError(f"the workspace of {candidate.id} cannot be laid out: {error}") from error
 
 
 def render(folder: Path, to: Path) -> int:
     """Lay out what an agent is shown: the workspace, the instruction with its contract, and the environment if any.
 
     Raises:
-        HandError: the folder to work in is not empty.
+        AskError: the folder to work in is not empty.
     """
     candidate = task_folder.read(folder)
     assert candidate.task is not None
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
-        raise HandError(f"{to} is not empty; name a new folder to work in.")
+        raise AskError(f"{to} is not empty; name a new folder to work in.")
     task = candidate.task
     shown = {_INSTRUCTION: (opening(task.assignment)[1].content.strip() + "\n").encode()}
     if task.workspace.environment:
@@ -83,14 +80,14 @@ def grade(folder: Path, work: Path) -> int:
         1 where the verifier does not pass, else 0.
 
     Raises:
-        HandError: there is no such workspace.
+        AskError: there is no such workspace.
         GraderError: the verifier broke.
     """
     candidate = task_folder.read(folder)
     assert candidate.task is not None
     root = work / _WORKSPACE
     if not root.is_dir():
-        raise HandError(f"{root} is not there; name a folder that `clawloop tasks render` laid out.")
+        raise AskError(f"{root} is not there; name a folder that `clawloop tasks render` laid out.")
     sandboxes: Sandboxes = part(composed()["sandbox"])
     verdict = SandboxGrader(sandboxes)(candidate.task, Tree(root, None, Limits()).snapshot())
     for field in verdict.fields:

@@ -8,11 +8,8 @@ from clawloop.report.fates import fates
 from clawloop.store import task_folder
 from clawloop.store.layout import Layout
 from clawloop.store.ledger import Ledger
+from clawloop.tasks.errors import AskError
 from clawloop.tasks.words import line, page
-
-
-class RunError(ValueError):
-    """A folder holds no run, or the run no such task; the message says what to do."""
 
 
 def list_tasks(folder: Path) -> int:
@@ -27,7 +24,7 @@ def show(folder: Path, id: str, *, answer: bool) -> int:
     """One candidate as a person reads it; the key, the oracle and the verifier only with `answer`.
 
     Raises:
-        RunError: the run has no such candidate.
+        AskError: the run has no such candidate.
     """
     with _opened(folder) as ledger:
         known: list[str] = []
@@ -37,7 +34,7 @@ def show(folder: Path, id: str, *, answer: bool) -> int:
                 return 0
             known.append(fate.candidate.id)
     has = f"it has {known[0]} to {known[-1]}" if known else "it has none yet"
-    raise RunError(f"{folder} has no task {id:.60}; {has}, which `clawloop tasks list {folder}` shows.")
+    raise AskError(f"{folder} has no task {id:.60}; {has}, which `clawloop tasks list {folder}` shows.")
 
 
 def export(folder: Path, to: Path, *, admitted: bool) -> int:
@@ -61,7 +58,7 @@ def _opened(folder: Path) -> Iterator[Ledger]:
     """The ledger of a run, which must be there."""
     path = Layout(folder).ledger
     if not path.is_file():
-        raise RunError(f"{folder} has no {path.name}; name the folder of a run, such as outputs/main/<date_time>.")
+        raise AskError(f"{folder} has no {path.name}; name the folder of a run, such as outputs/main/<date_time>.")
     ledger = Ledger(path)
     try:
         yield ledger
