@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """Run an experiment, or print the report of a folder.
+    """Run an experiment, print the report of a folder, or show and check tasks.
 
     Exit codes: 0, 2 where the config is wrong, 1 where the run or a cell of a sweep failed, 130 after Ctrl-C.
     """
@@ -32,6 +32,8 @@ def main() -> None:
             _report(Path(folder))
         case ["report", *_]:
             _end(2, "clawloop report needs one folder: that of a run or of a sweep, such as outputs/main/<date_time>.")
+        case ["tasks", *words]:
+            _tasks(words)
         case _:
             _experiment()
 
@@ -115,6 +117,17 @@ def _report(folder: Path) -> None:
         _end(2, f"{error}.")
 
 
+def _tasks(words: list[str]) -> None:
+    from clawloop.tasks.command import tasks
+
+    try:
+        exit_code, text = tasks(words)
+    except KeyboardInterrupt:
+        _end(130, "Interrupted.")
+    if exit_code or text:
+        _end(exit_code, text)
+
+
 class Comparison(Callback):
     """Prints the table over all cells when a sweep has ended, and ends with exit code 1 where one of them failed."""
 
@@ -138,5 +151,6 @@ def _short(folder: Path) -> str:
 
 
 def _end(exit_code: int, text: str) -> NoReturn:
-    print(" ".join(text.split()), file=sys.stderr)
+    if text:
+        print(" ".join(text.split()), file=sys.stderr)
     raise SystemExit(exit_code)

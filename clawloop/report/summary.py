@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from clawloop.report.diversity import diversity
 from clawloop.store.layout import Layout
 from clawloop.types import Candidate, Outcome, Rollout, RolloutGroup, Screening
 
@@ -103,6 +104,7 @@ def iteration_row(iteration: Iteration) -> dict[str, Any]:
         "rejections": _rejections(iteration),
         "author": _author(iteration),
         "levels": _levels(iteration.candidates),
+        "diversity": diversity(iteration.candidates),
         "seconds": dict(sorted(iteration.seconds.items())),
     }
 

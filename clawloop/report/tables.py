@@ -26,6 +26,16 @@ _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("Infrastructure failures", "infrastructure_failures", lambda value: f"{value:,}"),
 )
 
+_DIVERSITY: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("Capabilities", "capabilities", lambda value: f"{value:,}"),
+    ("Domains", "domains", lambda value: f"{value:,}"),
+    ("Forms", "forms", lambda value: f"{value:,}"),
+    ("Capability x domain x form", "cells", lambda value: f"{value:,}"),
+    ("Coverage of these (%)", "coverage", lambda value: f"{100 * value:.1f}"),
+    ("Near-duplicate instructions (%)", "near_duplicates", lambda value: f"{100 * value:.1f}"),
+    ("Words an instruction", "instruction_words", lambda value: f"{value:.1f}"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class _Run:
@@ -38,7 +48,7 @@ class _Run:
 
 
 def show(folder: Path, *, times: bool = True) -> str:
-    """The tables of one run: the probe, Table 6 of the paper, rejections and levels, and, last, where the time went.
+    """The tables of one run: the probe, Table 6 of the paper, rejections, levels, diversity, and where the time went.
 
     Without `times` two runs that did the same give the same bytes.
 
@@ -50,10 +60,11 @@ def show(folder: Path, *, times: bool = True) -> str:
         raise FileNotFoundError(f"{folder} has no {path.name}; name the folder of a run that has ended")
     summary = json.loads(path.read_text(encoding="utf-8"))
     rows = summary["iterations"]
-    parts = [_probe(summary), _per_iteration("Iterations (the paper's Table 6)", rows, _table_6(rows))]
+    parts = [_probe(summary), _per_iteration("Iterations (the paper's Table 6)", rows, _lines(rows, _ROWS))]
     for title, key in (("Pass rates", ""), ("Rejections", "rejections"), ("Author", "author"), ("Levels", "levels")):
         lines = _nested(rows, key) if key else _pass_rates(rows)
         parts.append(_per_iteration(title, rows, lines))
+    parts.append(_per_iteration("Diversity of the candidates", rows, _diversity(rows)))
     if times:
         parts.append(_per_iteration("Seconds", rows, _nested(rows, "seconds")))
         parts.append(f"Wall time: {summary['wall_s']:.0f} s")
@@ -114,8 +125,17 @@ def _probe(summary: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _table_6(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    return [[title, *("-" if row[key] is None else form(row[key]) for row in rows)] for title, key, form in _ROWS]
+def _lines(
+    rows: Sequence[Mapping[str, Any]], named: tuple[tuple[str, str, Callable[[Any], str]], ...]
+) -> list[list[str]]:
+    """One line for each name: its title, and its value in every row."""
+    return [[title, *("-" if row.get(key) is None else form(row[key]) for row in rows)] for title, key, form in named]
+
+
+def _diversity(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Nothing for a summary of a version that did not measure it."""
+    found = [row.get("diversity", {}) for row in rows]
+    return _lines(found, _DIVERSITY) if any(found) else []
 
 
 def _pass_rates(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:

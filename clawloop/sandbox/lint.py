@@ -21,6 +21,9 @@ _HAZARDS = {
     },
     "secrets.SystemRandom": "chance",
     "random.SystemRandom": "chance",
+    **{
+        f"locale.{name}": "the locale" for name in ("getlocale", "getdefaultlocale", "localeconv", "strcoll", "strxfrm")
+    },
     "socket.gethostname": "the machine",
     "platform.node": "the machine",
 }
@@ -39,7 +42,7 @@ def first_hazard(program: str) -> str:
 
     Found: clocks; uuid1, uuid4, secrets and os.urandom; the random module's own generator if never seeded, and
     `Random()` without a seed; directory listings that are not sorted in the same expression; hash() and id(); process
-    and host names. Imports are followed through their aliases.
+    and host names; the locale. Imports are followed through their aliases.
 
     >>> first_hazard("from datetime import date as d\nprint(d.today())")
     'line 2 calls datetime.date.today, which depends on the clock.'

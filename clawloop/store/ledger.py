@@ -116,6 +116,13 @@ class Ledger:
         rows = self._all('SELECT value FROM rollout WHERE at=? ORDER BY task_id, "index"', at)
         return tuple(decode(value, Rollout) for (value,) in rows)
 
+    def rewards(self, at: str) -> dict[str, tuple[float | None, ...]]:
+        """The rewards of a phase's finished trials by task, without reading the trials."""
+        found: dict[str, tuple[float | None, ...]] = {}
+        for id, reward in self._all('SELECT task_id, reward FROM rollout WHERE at=? ORDER BY task_id, "index"', at):
+            found[id] = (*found.get(id, ()), reward)
+        return found
+
     def add_candidates(self, k: int, candidates: tuple[Candidate, ...]) -> None:
         """Keep P_k^raw."""
         rows = [(k, i, c.id, encode(c)) for i, c in enumerate(candidates)]
@@ -130,6 +137,10 @@ class Ledger:
         """The candidate, or None."""
         row = self._one("SELECT value FROM candidate WHERE id=?", id)
         return None if row is None else decode(row[0], Candidate)
+
+    def iterations(self) -> tuple[int, ...]:
+        """Every k that has candidates; 0 are those of the probe."""
+        return tuple(k for (k,) in self._all("SELECT DISTINCT k FROM candidate ORDER BY k"))
 
     def candidates(self, k: int) -> tuple[Candidate, ...]:
         """P_k^raw, in order."""

@@ -1,15 +1,18 @@
 """Running a generator: a program in a box, one JSON object on its stdout, and the candidate that it makes.
 
     {"files": {path: text}, "instruction": str, "answer": {...}, "contract": {...},
-     "oracle": [command, ...], "verifier": str}
+     "oracle": [command, ...], "verifier": str,
+     "alternatives": {decision: [answer, ...]}, "noise": [kind, ...]}
 
-`contract` is read by `contract.parse_contract`. `answer` is the verifier's key. `oracle` is the reference solution.
+`contract` is read by `contract.parse_contract`. `answer` is the verifier's key. `oracle` is the reference solution. The
+last two may be left out: `alternatives` are the answers under other choices of a hidden decision, which
+`validation.check.contract` holds against the contract; `noise` lists the kinds of `NOISE` that are in the files.
 """
 
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from clawloop.protocols import Sandboxes
 from clawloop.sandbox.workspace import check_path
@@ -17,6 +20,8 @@ from clawloop.synthesis.contract import parse_contract
 from clawloop.types import Candidate, Card, Contract, Generator, Limits, Task, Verifier, Workspace
 
 _KEYS = ("files", "instruction", "answer", "contract", "oracle", "verifier")
+_OPTIONAL = ("alternatives", "noise")
+NOISE = ("distractors", "missing", "drift", "units")
 _LIMITS = Limits(output=4 << 20)
 _MOST_FILES = 1000
 _DEEPEST = 50
@@ -48,6 +53,8 @@ class Build:
     contract: Contract
     oracle: tuple[str, ...]
     verifier: str
+    alternatives: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    noise: tuple[str, ...] = ()
 
 
 def run(generator: Generator, sandboxes: Sandboxes, *, seed: int | None = None) -> Build:
@@ -83,10 +90,11 @@ def run(generator: Generator, sandboxes: Sandboxes, *, seed: int | None = None) 
 
 
 def candidate(id: str, card: Card, generator: Generator, build: Build) -> Candidate:
-    """The candidate that a build makes; its task has the same id."""
+    """The candidate that a build makes; its task has the same id, and the card tells which noise is in it."""
+    card = replace(card, noise=build.noise)
     verifier = Verifier(build.verifier, build.answer)
     task = Task(id, build.instruction, Workspace(build.files), verifier, build.contract, card)
-    return Candidate(id, card, generator, task, build.oracle, build.answer)
+    return Candidate(id, card, generator, task, build.oracle, build.answer, alternatives=build.alternatives)
 
 
 def _parse(raw: bytes) -> Build:
@@ -95,11 +103,11 @@ def _parse(raw: bytes) -> Build:
         raise ValueError("it must be one JSON object.")
     if missing := [key for key in _KEYS if key not in value]:
         raise ValueError(f"it lacks {missing[0]!r}.")
-    if unknown := [key for key in value if key not in _KEYS]:
+    if unknown := [key for key in value if key not in (*_KEYS, *_OPTIONAL)]:
         raise ValueError(f"it has an unknown key {unknown[0]!r:.60}.")
     if not isinstance(value["answer"], dict) or not value["answer"]:
         raise ValueError("answer must be an object that is not empty.")
-    _shallow(value["answer"])
+    _shallow(value["answer"], "answer")
     oracle = value["oracle"]
     if not isinstance(oracle, list) or not oracle:
         raise ValueError("oracle must be a list of commands that is not empty.")
@@ -111,6 +119,8 @@ def _parse(raw: bytes) -> Build:
         contract=_contract(value["contract"]),
         oracle=tuple(_text(command, f"oracle[{i}]") for i, command in enumerate(oracle)),
         verifier=_text(value["verifier"], "verifier"),
+        alternatives=_alternatives(value.get("alternatives", {})),
+        noise=_noise(value.get("noise", [])),
     )
 
 
@@ -123,6 +133,22 @@ def _contract(value: object) -> Contract:
         return parse_contract(value)
     except ValueError as error:
         raise _ContractError(str(error)) from error
+
+
+def _alternatives(value: object) -> Mapping[str, tuple[str, ...]]:
+    if not isinstance(value, dict):
+        raise ValueError("alternatives must be an object of decisions and lists of answers.")
+    for name, answers in value.items():
+        if not isinstance(answers, list) or not all(isinstance(answer, dict) and answer for answer in answers):
+            raise ValueError(f"alternatives[{name!a:.60}] must be a list of answers, each an object that is not empty.")
+        _shallow(answers, f"alternatives[{name!a:.60}]")
+    return {name: tuple(json.dumps(one, ensure_ascii=False) for one in answers) for name, answers in value.items()}
+
+
+def _noise(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(kind in NOISE for kind in value):
+        raise ValueError(f"noise must be a list of some of {', '.join(NOISE)}.")
+    return tuple(kind for kind in NOISE if kind in value)
 
 
 def _files(value: object) -> Mapping[str, bytes]:
@@ -148,7 +174,7 @@ def _text(value: object, at: str) -> str:
     return value
 
 
-def _shallow(value: object) -> None:
+def _shallow(value: object, at: str) -> None:
     """Refuse what recursion could not walk through."""
     level = [value]
     for _ in range(_DEEPEST):
@@ -160,7 +186,7 @@ def _shallow(value: object) -> None:
         ]
         if not level:
             return
-    raise ValueError(f"answer is nested too deeply: more than {_DEEPEST} levels.")
+    raise ValueError(f"{at} is nested more than {_DEEPEST} deep.")
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -79,6 +79,7 @@ class Card:
     """Where a task comes from.
 
     `level` is its difficulty, 0 to 4. `lineage` names the seed it grew from: two tasks with one lineage are siblings.
+    `noise` are the kinds that its generator says are in the files: distractors, missing, drift, units (paper, 4.1).
     """
 
     route: str
@@ -90,6 +91,7 @@ class Card:
     seed: int
     lineage: str
     growth: tuple[str, ...] = ()
+    noise: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,7 @@ class Candidate:
 
     `task` is None where the generator failed; then `findings` says how. `oracle` is the reference solution, one
     shell command a turn. `attempts` is how a model came to the generator; a generator that the project ships has none.
+    `alternatives` are, by hidden decision, the answers that other choices would give.
     """
 
     id: str
@@ -180,6 +183,7 @@ class Candidate:
     answer: str = ""
     findings: tuple[Finding, ...] = ()
     attempts: tuple[Attempt, ...] = ()
+    alternatives: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

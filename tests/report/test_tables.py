@@ -55,6 +55,18 @@ Paired difference, theta_2 - theta_0: +0.150 [+0.050, +0.250] (98.8% measured)
 |       | k=1 | k=2 |
 | ----- | --: | --: |
 | merge |   0 |   1 |
+
+## Diversity of the candidates
+
+|                                 |   k=1 |   k=2 |
+| ------------------------------- | ----: | ----: |
+| Capabilities                    |     1 |     1 |
+| Domains                         |     1 |     1 |
+| Forms                           |     1 |     1 |
+| Capability x domain x form      |     1 |     1 |
+| Coverage of these (%)           | 100.0 | 100.0 |
+| Near-duplicate instructions (%) |  75.0 |  50.0 |
+| Words an instruction            |   1.0 |   1.0 |
 """
 
 COMPARISON = """\
@@ -87,6 +99,14 @@ def test_only_times_differ_between_runs_that_did_the_same(record: Record, tmp_pa
 def test_show_needs_a_summary(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="name the folder of a run"):
         show(tmp_path)
+
+
+def test_a_summary_without_diversity_is_shown(record: Record, tmp_path: Path) -> None:
+    content = write_summary(tmp_path, record)
+    for row in content["iterations"]:
+        del row["diversity"]
+    (tmp_path / "summary.json").write_text(json.dumps(content))
+    assert show(tmp_path, times=False) == REPORT[: REPORT.index("\n## Diversity")]
 
 
 def cell(folder: Path, overrides: list[str], record: Record, final: float) -> None:

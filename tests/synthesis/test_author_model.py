@@ -114,7 +114,7 @@ BAD: Mapping[str, tuple[str, str, str]] = {
     "deep_answer": (
         begun("z = 1", "for _ in range(99): z = [z]", program=EXAMPLE.replace('{"total":', '{"x": z, "total":')),
         "output",
-        "nested too deeply",
+        "nested more than 50 deep",
     ),
     "contract": (changed('"form": "json"', '"form": "xml"'), "contract", "form must be one of"),
     "one_source": (

@@ -44,7 +44,7 @@ def card(capability: str, level: int, seed: int) -> Card:
 
 
 def written(drawn: Card) -> Generator:
-    return Library().write(drawn, POLICY)
+    return Library().write(drawn, POLICY, DiagnosisReport.empty()).generator
 
 
 def made(drawn: Card) -> Candidate:

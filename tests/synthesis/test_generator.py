@@ -45,6 +45,16 @@ def test_a_build_becomes_a_candidate(boxes: Bubblewrap) -> None:
     assert json.loads(build.raw) == OBJECT
 
 
+def test_alternatives_and_noise_may_be_told(boxes: Bubblewrap) -> None:
+    told = {"alternatives": {"tie": [{"count": 2}, {"count": 3}]}, "noise": ["units", "missing", "units"]}
+    generator = printing({**OBJECT, **told})
+    card = Card("capability", "audit", "analysis", "bees", 3, "json", 7, "audit/7", ("dirtiness",))
+    made = candidate("k1-0003", card, generator, run(generator, boxes))
+    assert made.alternatives == {"tie": ('{"count": 2}', '{"count": 3}')}
+    assert made.task is not None and made.card.noise == made.task.card.noise == ("missing", "units")
+    assert candidate("k1-0003", card, generator, run(printing(OBJECT), boxes)).card == card
+
+
 def test_the_seed_is_the_only_argument(boxes: Bubblewrap) -> None:
     program = f"import json, sys\nv = {OBJECT!r}\nv['instruction'] = repr(sys.argv[1:])\nprint(json.dumps(v))"
     assert run(Generator(program, 7), boxes).instruction == "['7']"
@@ -90,6 +100,13 @@ def test_a_failing_program_says_how(boxes: Bubblewrap, program: str, says: str) 
         ({"oracle": ["a\0b"]}, "no NUL"),
         ({"verifier": 3}, "verifier must be"),
         ({"hint": "x"}, "unknown key 'hint'"),
+        ({"alternatives": [1]}, "alternatives must be an object"),
+        ({"alternatives": {"tie": {"count": 2}}}, r"alternatives\['tie'\] must be a list of answers"),
+        ({"alternatives": {"tie": [{}]}}, r"alternatives\['tie'\] must be a list of answers"),
+        ({"answer": {"a": json.loads("[" * 60 + "]" * 60)}}, "answer is nested more than 50 deep"),
+        ({"alternatives": {"tie": [{"a": json.loads("[" * 60 + "]" * 60)}]}}, "nested more than 50 deep"),
+        ({"noise": ["dust"]}, "noise must be a list of some of distractors"),
+        ({"noise": "units"}, "noise must be a list"),
         ({"contract": {"decisions": []}}, "contract lacks 'deliverables'"),
     ],
 )

@@ -60,6 +60,14 @@ def test_a_broken_verifier_fails_both(make: Make, boxes: Bubblewrap, grader: San
         ("not read('hives.csv')", "an untouched workspace passes"),
         ("read('total.json') is None", "an empty deliverable passes"),
         ("not (read('total.json') or '').strip()", "a blank deliverable passes"),
+        ("read('hives.csv')", "an emptied workspace passes"),
+        ("json.loads(read('total.json') or '{}') != {'total': 0}", "0 everywhere passes"),
+        ("json.loads(read('total.json') or '{}') != {'total': 1}", "1 everywhere passes"),
+        ("json.loads(read('total.json') or '{}') != {'total': []}", "an empty list everywhere passes"),
+        (
+            "json.loads(read('total.json') or '{}') != {'total': 30}",
+            "of the inputs (30, open) everywhere passes",
+        ),
         ("'h3' not in (read('total.json') or '')", "a copy of hives.csv passes"),
     ],
 )
@@ -89,15 +97,40 @@ def test_the_most_similar_inputs_are_copied(make: Make) -> None:
     more = """
 task["files"] |= {"a.txt": "total", "in/b.json": "{}", "in/c.json": '{"total": 2}', "total.json": "old"}"""
     assert Trivial(grade, copies=2)(make(more)).passed
-    copies = [snapshot.files["total.json"] for snapshot in grade.seen]
-    assert copies == [b"old", b"", b"{}\n", b'{"total": 2}', b"{}"]
+    copies = [snapshot.files.get("total.json") for snapshot in grade.seen]
+    assert copies[:4] == [b"old", None, b"", b"{}\n"]
+    assert copies[-2:] == [b'{"total": 2}', b"{}"]
     assert grade.seen[0].directories == ("in",)
 
 
-def test_a_state_is_tried_untouched_only(make: Make) -> None:
+def test_constants_have_the_types_of_the_fields(make: Make) -> None:
+    grade = Recorded()
+    items = [
+        {"path": "a.json", "form": "json", "fields": {"n": "number", "who": "string"}},
+        {"path": "b.csv", "form": "csv", "fields": {"n": "integer", "rows": "rows"}},
+    ]
+    more = f"task['files'] = {{'in.txt': '007 ash 007 ash fir 3'}}; task['contract']['deliverables'] = {items!r}"
+    assert Trivial(grade, copies=1)(make(more)).passed
+    seen = [(s.files.get("a.json"), s.files.get("b.csv")) for s in grade.seen]
+    assert seen[4:8] == [
+        (b'{"n": 0, "who": 0}', b"0\n0\n"),
+        (b'{"n": 1, "who": 1}', b"1\n1\n"),
+        (b'{"n": [], "who": []}', b"\n\n"),
+        (b'{"n": 7, "who": "ash"}', b"7\nash\n"),
+    ]
+
+
+def test_no_attempt_is_graded_twice(make: Make) -> None:
+    grade = Recorded()
+    assert Trivial(grade, copies=2)(make("task['files'] = {'a.json': '{}\\n', 'b.json': '{}\\n'}")).passed
+    seen = [sorted(snapshot.files.items()) for snapshot in grade.seen]
+    assert all(seen.count(one) == 1 for one in seen)
+
+
+def test_a_state_is_tried_untouched_and_emptied_only(make: Make) -> None:
     grade = Recorded()
     assert Trivial(grade)(make("task['contract']['deliverables'] = [{'path': 'old', 'form': 'state'}]")).passed
-    assert len(grade.seen) == 1
+    assert [set(snapshot.files) for snapshot in grade.seen] == [{"hives.csv"}, set()]
 
 
 def test_a_broken_box_is_no_finding(make: Make) -> None:

@@ -18,6 +18,9 @@ Make = Callable[..., Candidate]
 def test_a_sound_generator_passes(make: Make, boxes: Bubblewrap) -> None:
     finding = Deterministic(boxes)(make())
     assert finding.passed and finding.reason == "" and finding.check == "deterministic"
+    assert Deterministic(boxes)(
+        make("task['instruction'] += ' Zähle.'; print(json.dumps(task, ensure_ascii=False)); exit()")
+    ).passed
 
 
 @pytest.mark.parametrize(
@@ -29,6 +32,12 @@ def test_a_sound_generator_passes(make: Make, boxes: Bubblewrap) -> None:
         ("import datetime as d; task['instruction'] += str(d.datetime.fromtimestamp(0))", "zone Asia/Tokyo"),
         ("task['instruction'] += open('/proc/sys/kernel/hostname').read()", "host ash"),
         ("task['instruction'] += open('/proc/mounts').read()[:40000]", "other bytes"),
+        ("import locale; task['instruction'] += locale.setlocale(locale.LC_CTYPE)", "locale C."),
+        ("import os; task['instruction'] += os.environ['LC_ALL']", "locale C"),
+        (
+            "import os; task['files'] = {'n': os.popen('locale charmap').read() or 'none'}",
+            "other bytes under hash seed",
+        ),
         ("import os; assert os.environ['TZ'] == 'UTC'", "fails under hash seed 1"),
         ("task['files'] = {'a.csv': 'x'}; task['answer'] = {'total': 12}", "same files and answer for another seed"),
         ("assert sys.argv[1] == '5'", "fails with another seed, 6"),
@@ -79,6 +88,7 @@ def test_the_clock_is_moved(make: Make, boxes: Bubblewrap, monkeypatch: pytest.M
         ("print(hash('a'))", "line 1 calls hash()"),
         ("print(sorted([object()], key=id))", "id()"),
         ("import socket\nsocket.gethostname()", "socket.gethostname"),
+        ("import locale\nsorted(['b', 'a'], key=locale.strxfrm)", "locale.strxfrm, which depends on the locale."),
         ("def f(:", "cannot be parsed"),
         ("x = '\0'", "cannot be parsed"),
     ],

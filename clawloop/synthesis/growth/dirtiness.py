@@ -6,9 +6,10 @@ from clawloop.types import Card
 
 
 class Dirtiness:
-    """Marks a card for noise, which its generator then injects and declares in the contract.
+    """Marks a card for noise, which its generator then injects, declares in the contract and lists (`Card.noise`).
 
-    The answer is computed on the perturbed data. Level 3 gets one kind of noise, level 4 all four.
+    The answer is computed on the perturbed data. In the library, level 3 gets distractors and missing fields, level 4
+    also schema drift and mixed units, in tasks that are multi-hop.
 
     A card of the domain route stays as it is: there the structure of the task graph is the difficulty.
 

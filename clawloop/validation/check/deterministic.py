@@ -6,46 +6,44 @@ from dataclasses import dataclass
 
 from clawloop.protocols import Sandboxes
 from clawloop.sandbox.lint import first_hazard
-from clawloop.types import Candidate, Finding, Generator, Limits, Workspace
-
-_LIMITS = Limits(output=4 << 20)
-# -I would ignore PYTHONHASHSEED; the box holds nothing but the program. The clock is moved where the box's system can.
-_COMMAND = """
-for lib in /usr/lib/*/faketime/libfaketime.so.1 /usr/lib64/faketime/libfaketime.so.1; do
-  if [ -e "$lib" ]; then export LD_PRELOAD="$lib"; fi
-done
-exec python3 -s -B generator.py "$1"
-"""
+from clawloop.types import Candidate, Finding
+from clawloop.validation import again
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a generator runs under, and must not depend on. `clock` is a moment as libfaketime reads it."""
+    """What a generator runs under, and must not depend on.
+
+    `locale` is for LC_ALL: one that the box's system lacks is C there. `clock` is a moment as libfaketime reads it.
+    """
 
     hash_seed: int
     time_zone: str
     hostname: str
     on_disk: bool
     clock: str
+    locale: str
 
     def __str__(self) -> str:
         disk = "on disk" if self.on_disk else "in memory"
-        return f"hash seed {self.hash_seed}, zone {self.time_zone}, host {self.hostname}, files {disk}, {self.clock}"
+        where = f"hash seed {self.hash_seed}, zone {self.time_zone}, host {self.hostname}"
+        return f"{where}, files {disk}, {self.clock}, locale {self.locale}"
 
 
 _SETTINGS = (
-    Setting(1, "Asia/Tokyo", "ash", on_disk=True, clock="@2031-03-09 23:59:58"),
-    Setting(4242, "America/New_York", "birch-7", on_disk=False, clock="@2019-12-31 11:30:00"),
-    Setting(90001, "Pacific/Chatham", "cedar", on_disk=True, clock="@2027-06-15 04:05:06"),
+    Setting(1, "Asia/Tokyo", "ash", on_disk=True, clock="@2031-03-09 23:59:58", locale="C"),
+    Setting(4242, "America/New_York", "birch-7", on_disk=False, clock="@2019-12-31 11:30:00", locale="tr_TR.UTF-8"),
+    Setting(90001, "Pacific/Chatham", "cedar", on_disk=True, clock="@2027-06-15 04:05:06", locale="C.UTF-8"),
 )
 
 
 class Deterministic:
     """Reads the program for calls that depend on the moment or the machine, then runs it again in three settings.
 
-    Settings differ in hash seed (set order, `hash`), time zone, host name, file system (directory order) and clock. The
-    clock is moved where the box's system has libfaketime; where it has not, the reading alone finds `date.today` and
-    its kin (see `lint.first_hazard`). All runs must print the same bytes, and these must say what the candidate does.
+    Settings differ in hash seed (set order, `hash`), time zone, host name, file system (directory order), locale (sort
+    order, number and date forms, the case of an i) and clock. The clock is moved where the box's system has
+    libfaketime; where it has not, the reading alone finds `date.today` and its kin (see `lint.first_hazard`). All runs
+    must print the same bytes, and these must say what the candidate does.
     A last run, with the next seed, must give other files or another answer.
 
     Args:
@@ -64,27 +62,35 @@ class Deterministic:
         generator, said = candidate.generator, _said(candidate)
         first: bytes | None = None
         for setting in _SETTINGS:
-            raw = self._run(generator, generator.seed, setting)
+            raw = self._run(candidate, generator.seed, setting)
             if raw is None:
                 return f"the generator fails under {setting}."
             if raw != (first or raw) or not _says(raw, said):
                 return f"the generator gives other bytes under {setting}."
             first = raw
-        other = self._run(generator, generator.seed + 1, _SETTINGS[0])
+        other = self._run(candidate, generator.seed + 1, _SETTINGS[0])
         if other is None:
             return f"the generator fails with another seed, {generator.seed + 1}."
         if _says(other, {name: said[name] for name in ("files", "answer")}):
             return "the generator gives the same files and answer for another seed."
         return ""
 
-    def _run(self, generator: Generator, seed: int, setting: Setting) -> bytes | None:
-        """The program's output; None where it failed."""
-        program = Workspace({"generator.py": generator.program.encode()})
-        variables = {"PYTHONHASHSEED": str(setting.hash_seed), "TZ": setting.time_zone, "FAKETIME": setting.clock}
-        command = ["/bin/sh", "-c", _COMMAND, "generator", str(seed)]
-        with self._sandboxes.open(program, _LIMITS, hostname=setting.hostname, on_disk=setting.on_disk) as box:
-            result = box.run(command, timeout_s=generator.timeout_s, environment=variables)
-        return result.stdout if result.exit_code == 0 else None
+    def _run(self, candidate: Candidate, seed: int, setting: Setting) -> bytes | None:
+        variables = {
+            "PYTHONHASHSEED": str(setting.hash_seed),
+            "TZ": setting.time_zone,
+            "FAKETIME": setting.clock,
+            "LC_ALL": setting.locale,
+            "LANG": setting.locale,
+        }
+        return again.output(
+            candidate.generator,
+            seed,
+            self._sandboxes,
+            variables,
+            hostname=setting.hostname,
+            on_disk=setting.on_disk,
+        )
 
 
 def _said(candidate: Candidate) -> Mapping[str, object]:
@@ -100,8 +106,5 @@ def _said(candidate: Candidate) -> Mapping[str, object]:
 
 
 def _says(raw: bytes, parts: Mapping[str, object]) -> bool:
-    try:
-        value = json.loads(raw)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(value, dict) and all(value.get(name) == part for name, part in parts.items())
+    value = again.read(raw)
+    return all(value.get(name) == part for name, part in parts.items())
