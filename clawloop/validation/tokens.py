@@ -5,7 +5,7 @@ import binascii
 import re
 from collections.abc import Iterator
 from datetime import date
-from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
 
 Tokens = tuple[str, ...]
 
@@ -82,7 +82,7 @@ def rounds_to(token: str, value: int | float) -> bool:
         coarse, fine = sorted((stated, wanted), key=_places)
         step = Decimal(1).scaleb(-_places(coarse))
         return any(fine.quantize(step, rounding=way) == coarse for way in (ROUND_HALF_UP, ROUND_HALF_EVEN, ROUND_DOWN))
-    except InvalidOperation:
+    except ArithmeticError:  # an exponent beyond what decimals have
         return False
 
 
