@@ -1,11 +1,16 @@
-"""How many candidates of a route pass the screen, level by level: `python scripts/bench/screen.py domain 40 1`.
+"""How many candidates of `author: library` pass the screen, over both routes and all levels.
 
-The arguments are the route (capability or domain), the candidates a level, and the seed. Generators are those of
-`author: library`, checks those of `conf/config.yaml`. Commands are those of the reference solutions; those that have one
-twice recover from a refusal.
+Checks are those of `conf/config.yaml`, and `replay` with `--replay`. `recover` counts tasks whose reference solution
+gives one command twice, because the first time it is refused.
+
+    python scripts/bench/screen.py                       # 16 candidates a route and level
+    python scripts/bench/screen.py --each 100 --seed 2   # 1,000
+
+Goal: at least 97% pass.
 """
 
-import sys
+import argparse
+import json
 import time
 from collections import Counter
 
@@ -20,45 +25,61 @@ from clawloop.synthesis.routine.capability import Capability
 from clawloop.synthesis.routine.domain import DomainGrounded
 from clawloop.synthesis.synthesize import Synthesize
 from clawloop.types import DiagnosisReport
+from clawloop.validation.check.contract import Declares
 from clawloop.validation.check.deterministic import Deterministic
 from clawloop.validation.check.leakage import Leakage
 from clawloop.validation.check.oracle import Oracle
+from clawloop.validation.check.replay import Replay
 from clawloop.validation.check.trivial import Trivial
 from clawloop.validation.screen import Screen
 
-ROUTES = {"capability": Capability, "domain": DomainGrounded}
+COMMAND_S, GOAL, LEVELS = 10.0, 0.97, range(5)
 
 
 def main() -> None:
-    """Print a line a level, with every finding, and the share of all."""
-    route, each, seed = ROUTES[sys.argv[1]](), int(sys.argv[2]), int(sys.argv[3])
+    """Print a line a route and level with every refusal, and the JSON line."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--each", type=int, default=16, help="candidates a route and level")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--replay", action="store_true")
+    given = parser.parse_args()
     boxes = Bubblewrap()
     grader = SandboxGrader(boxes)
     checks = {
         "deterministic": Deterministic(boxes),
-        "oracle": Oracle(boxes, grader, 10.0),
+        "contract": Declares(),
+        "oracle": Oracle(boxes, grader, COMMAND_S),
         "leakage": Leakage(),
         "trivial": Trivial(grader),
-    }
-    growth, passed = [MultiHop(), Dirtiness()], 0
-    for level in range(5):
-        started = time.monotonic()
-        synthesize = Synthesize([route], Library(), growth, NoGrowth(level), boxes, each, seed)
-        made = synthesize(ScriptedPolicy(), DiagnosisReport.empty(), 1)
-        between = time.monotonic()
-        screening = Screen(checks)(made, 1)
-        passed += len(screening.tasks)
-        commands = Counter(len(one.oracle) for one in made)
-        recover = sum(len(set(one.oracle)) < len(one.oracle) for one in made)
-        print(
-            f"level {level}: {len(screening.tasks)} of {each} pass; commands {dict(sorted(commands.items()))};"
-            f" {recover} recover; {between - started:.0f} s of synthesis, {time.monotonic() - between:.0f} s of screening",
-            flush=True,
-        )
-        for one in made:
-            if (last := screening.findings[one.id][-1]) and not last.passed:
-                print(f"  {one.card.capability}: {last.check}: {last.reason}")
-    print(f"{passed} of {5 * each} pass, {passed / (5 * each):.1%}")
+    } | ({"replay": Replay(boxes, grader, COMMAND_S)} if given.replay else {})
+    figures: dict[str, object] = {}
+    made_of, passed_of, refused = Counter[str](), Counter[str](), Counter[str]()
+    for name, routine in (("capability", Capability()), ("domain", DomainGrounded())):
+        for level in LEVELS:
+            started = time.monotonic()
+            synthesize = Synthesize(
+                [routine], Library(), [MultiHop(), Dirtiness()], NoGrowth(level), boxes, given.each, given.seed
+            )
+            made = synthesize(ScriptedPolicy(), DiagnosisReport.empty(), 1)
+            between = time.monotonic()
+            screening = Screen(checks)(made, 1)
+            made_of[name] += len(made)
+            passed_of[name] += len(screening.tasks)
+            recover = sum(len(set(one.oracle)) < len(one.oracle) for one in made)
+            print(
+                f"{name}, level {level}: {len(screening.tasks)} of {len(made)} pass; {recover} recover;"
+                f" {between - started:.0f} s of synthesis, {time.monotonic() - between:.0f} s of screening",
+                flush=True,
+            )
+            for one in made:
+                if (last := screening.findings[one.id][-1]) and not last.passed:
+                    refused[f"{name}/{last.check}"] += 1
+                    print(f"  {one.card.capability}: {last.check}: {last.reason}", flush=True)
+    for name in made_of:
+        figures[name] = {"candidates": made_of[name], "passed": passed_of[name]}
+    share = passed_of.total() / made_of.total()
+    figures |= {"share": round(share, 4), "refused": dict(refused)}
+    print(json.dumps({"bench": "screen", "figures": figures, "goal": {"share": GOAL}, "met": share >= GOAL}))
 
 
 if __name__ == "__main__":
