@@ -52,7 +52,7 @@ class Console:
             self._say(f"probe theta_{step}: {_interval(values, 'pass_rate', 'low', 'high')}{_gain(values)}")
         elif axis == "loop":
             shown = ("candidates", "passed_agent_free", "passed_agent_based", "sft_trajectories", "admission_pass_rate")
-            parts = [f"{name.replace('_', ' ')} {values[name]:g}" for name in shown if name in values]
+            parts = [f"{name.replace('_', ' ')} {round(values[name], 3):g}" for name in shown if name in values]
             self._say(f"iteration {step}: {', '.join(parts)}")
 
     def event(self, name: str, detail: Mapping[str, object]) -> None:
