@@ -16,7 +16,7 @@ from typing import Any
 from clawloop import __version__, loop
 from clawloop.diagnosis.diagnose import Diagnose
 from clawloop.evaluation.evaluate import Probe
-from clawloop.protocols import Author, Comparison, Policy, Shelf
+from clawloop.protocols import Author, Policy, Shelf
 from clawloop.report import read, summary, tables
 from clawloop.rollout.collect import Collect
 from clawloop.rollout.episode import Episode
@@ -82,16 +82,13 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
     source = weights.find(config["model"]["source"], cache())
     policy: Policy = part(config["policy"], weights=source, version="theta_0")
     checks = parts(config["check"], sandboxes=sandboxes, grader=grader)
-    alone = {name: check for name, check in checks.items() if not isinstance(check, Comparison)}
-    folders = config["routine"].get("domain", {}).get("folders", ())
-    shipped = Library(
-        folders
-    )  # writes the probe and the demonstrations, which are the same whoever writes the practice
-    author = part(config["author"], sandboxes=sandboxes, checks=alone, shipped=shipped)
+    screen = Screen(checks, ledger.sound, progress=tracker.progress)
+    # The probe and the demonstrations are the same whoever writes the practice.
+    shipped = Library(config["routine"].get("domain", {}).get("folders", ()))
+    author = part(config["author"], sandboxes=sandboxes, checks=screen.alone, shipped=shipped)
     episode = Episode(harness, sandboxes, grader)
     progress = tracker.progress
     collect = Collect(episode, ledger, workers, seed, progress)
-    screen = Screen(checks, ledger.sound, progress=progress)
     band = part(config["band"])
 
     def roll_out(policy: Policy, tasks: tuple[Task, ...], n: int, at: str) -> tuple[RolloutGroup, ...]:

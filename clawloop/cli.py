@@ -121,11 +121,10 @@ def _tasks(words: list[str]) -> None:
     from clawloop.tasks.command import tasks
 
     try:
-        exit_code, text = tasks(words)
+        ended = tasks(words)
     except KeyboardInterrupt:
-        _end(130, "Interrupted.")
-    if exit_code or text:
-        _end(exit_code, text)
+        ended = 130, "Interrupted."
+    _end(*ended)
 
 
 class Comparison(Callback):

@@ -1,8 +1,32 @@
-"""Shared fixtures: a small random model with a real tokenizer."""
+"""Shared fixtures: the command line in this process, and a small random model with a real tokenizer."""
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+
+@pytest.fixture
+def command_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., object]:
+    """Runs `clawloop` with these words in this process: (exit code, stdout, stderr)."""
+    from hydra.core.global_hydra import GlobalHydra
+
+    from clawloop.cli import main
+
+    def run(*words: object) -> tuple[int, str, str]:
+        GlobalHydra.instance().clear()
+        monkeypatch.setattr(sys, "argv", ["clawloop", *map(str, words)])
+        capfd.readouterr()
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return run
 
 
 @pytest.fixture(scope="session", params=["Qwen3", "Llama"])

@@ -24,14 +24,23 @@ def composed(overrides: Sequence[str] = ()) -> dict[str, Any]:
     """
     named = any(override.lstrip("+~").startswith("experiment=") for override in overrides)
     given = [*([] if named else ["+experiment=main"]), *overrides]
-    register()
-    GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(config_dir=str(data_dir("conf")), version_base="1.3"):
-            config = compose("config", overrides=given, return_hydra_config=True)
-        choices = dict(config.hydra.runtime.choices)
-        values = plain(OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"]), tuple(given))
+        values, choices = chosen(given)
     except (HydraException, OmegaConfBaseException, YAMLError) as error:
         raise ConfigError(sentence(error) or str(error)) from error
     check_parts(values, choices)
     return values
+
+
+def chosen(overrides: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The plain values of conf/ with these overrides, and the chosen file of each group; parts are not looked at.
+
+    Raises:
+        ConfigError: as `parts.plain`. The errors of Hydra, OmegaConf and YAML, for `errors.sentence`.
+    """
+    register()
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(config_dir=str(data_dir("conf")), version_base="1.3"):
+        config = compose("config", overrides=list(overrides), return_hydra_config=True)
+    bare = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    return plain(bare, tuple(overrides)), dict(config.hydra.runtime.choices)

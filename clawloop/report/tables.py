@@ -6,34 +6,44 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
 from scipy.special import stdtrit
 
 from clawloop.store.layout import Layout
 
-_ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
-    ("Candidates synthesized", "candidates", lambda value: f"{value:,}"),
-    ("Passed agent-free validation", "passed_agent_free", lambda value: f"{value:,}"),
-    ("Passed agent-based validation", "passed_agent_based", lambda value: f"{value:,}"),
-    ("Admission rate (%)", "admission_rate", lambda value: f"{value:.1f}"),
-    ("SFT trajectories retained", "sft_trajectories", lambda value: f"{value:,}"),
-    ("Mean trajectory turns", "mean_turns", lambda value: f"{value:.1f}"),
+_Lines: TypeAlias = tuple[tuple[str, str, Callable[[Any], str]], ...]
+"""Lines of a table: title, key of the row, and how its value is written."""
+
+_COUNT, _TENTHS = "{:,}".format, "{:.1f}".format
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f}"
+
+
+_ROWS: _Lines = (
+    ("Candidates synthesized", "candidates", _COUNT),
+    ("Passed agent-free validation", "passed_agent_free", _COUNT),
+    ("Passed agent-based validation", "passed_agent_based", _COUNT),
+    ("Admission rate (%)", "admission_rate", _TENTHS),
+    ("SFT trajectories retained", "sft_trajectories", _COUNT),
+    ("Mean trajectory turns", "mean_turns", _TENTHS),
     ("Mean trajectory tokens", "mean_tokens", lambda value: f"{value:,.0f}"),
-    ("Tasks to practise on", "practice", lambda value: f"{value:,}"),
-    ("Tasks held out", "held_out", lambda value: f"{value:,}"),
-    ("Infrastructure failures", "infrastructure_failures", lambda value: f"{value:,}"),
+    ("Tasks to practise on", "practice", _COUNT),
+    ("Tasks held out", "held_out", _COUNT),
+    ("Infrastructure failures", "infrastructure_failures", _COUNT),
 )
 
-_DIVERSITY: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
-    ("Capabilities", "capabilities", lambda value: f"{value:,}"),
-    ("Domains", "domains", lambda value: f"{value:,}"),
-    ("Forms", "forms", lambda value: f"{value:,}"),
-    ("Capability x domain x form", "cells", lambda value: f"{value:,}"),
-    ("Coverage of these (%)", "coverage", lambda value: f"{100 * value:.1f}"),
-    ("Near-duplicate instructions (%)", "near_duplicates", lambda value: f"{100 * value:.1f}"),
-    ("Words an instruction", "instruction_words", lambda value: f"{value:.1f}"),
+_DIVERSITY: _Lines = (
+    ("Capabilities", "capabilities", _COUNT),
+    ("Domains", "domains", _COUNT),
+    ("Forms", "forms", _COUNT),
+    ("Capability x domain x form", "cells", _COUNT),
+    ("Coverage of these (%)", "coverage", _percent),
+    ("Near-duplicate instructions (%)", "near_duplicates", _percent),
+    ("Words an instruction", "instruction_words", _TENTHS),
 )
 
 
@@ -125,9 +135,7 @@ def _probe(summary: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _lines(
-    rows: Sequence[Mapping[str, Any]], named: tuple[tuple[str, str, Callable[[Any], str]], ...]
-) -> list[list[str]]:
+def _lines(rows: Sequence[Mapping[str, Any]], named: _Lines) -> list[list[str]]:
     """One line for each name: its title, and its value in every row."""
     return [[title, *("-" if row.get(key) is None else form(row[key]) for row in rows)] for title, key, form in named]
 

@@ -1,9 +1,12 @@
-"""How a routine shares its cards over capabilities: the weak ones in F_{k-1} get more, and each gets one first."""
+"""How cards are shared out: over capabilities, of which the weak ones in F_{k-1} get more, and over levels."""
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from clawloop.types import DiagnosisReport
+
+T = TypeVar("T", bound=Hashable)
 
 
 def weight(name: str, report: DiagnosisReport) -> float:
@@ -22,15 +25,22 @@ def shares(count: int, weights: Mapping[str, float], rng: random.Random) -> dict
     """One each, then by weight with the largest remainders first; ties, and too few for all, by lot."""
     names = sorted(weights)
     rng.shuffle(names)
-    shares = {name: int(place < count) for place, name in enumerate(names)}
-    left, whole = max(count - len(names), 0), sum(weights.values())
-    quotas = {name: left * weights[name] / whole for name in names}
-    for name in names:
-        shares[name] += int(quotas[name])
-    missing = count - sum(shares.values())
-    for name in sorted(names, key=lambda name: int(quotas[name]) - quotas[name])[:missing]:
-        shares[name] += 1
-    return shares
+    more = apportioned(max(count - len(names), 0), {name: weights[name] for name in names})
+    return {name: int(place < count) + more[name] for place, name in enumerate(names)}
+
+
+def apportioned(count: int, weights: Mapping[T, float]) -> dict[T, int]:
+    """`count` by weight, the largest remainders first, and of equal ones the first.
+
+    >>> apportioned(5, {"a": 0.5, "b": 0.3, "c": 0.2})
+    {'a': 3, 'b': 1, 'c': 1}
+    """
+    whole = sum(weights.values())
+    quotas = {name: count * weight / whole for name, weight in weights.items()}
+    dealt = {name: int(quota) for name, quota in quotas.items()}
+    for name in sorted(quotas, key=lambda name: dealt[name] - quotas[name])[: count - sum(dealt.values())]:
+        dealt[name] += 1
+    return dealt
 
 
 def turns(shares: Mapping[str, int]) -> Iterator[str]:

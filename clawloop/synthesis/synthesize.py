@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from clawloop.protocols import Author, Difficulty, Growth, Policy, Routine, Sandboxes, Shelf
 from clawloop.synthesis.generator import GeneratorError, candidate, run
+from clawloop.synthesis.shares import apportioned
 from clawloop.types import Candidate, Card, DiagnosisReport, Draft, Finding, Generator
 
 
@@ -108,10 +109,8 @@ def _levelled(cards: Sequence[Card], mix: Mapping[str, Mapping[int, float]], rng
     """The cards with levels in the shares of `mix`, largest remainders first, dealt by lot within a capability."""
     dealt: dict[str, list[int]] = {}
     for name in dict.fromkeys(card.capability for card in cards):
-        count, shares = sum(card.capability == name for card in cards), mix[name]
-        levels = [level for level, share in shares.items() for _ in range(int(count * share))]
-        by_rest = sorted(shares, key=lambda level: int(count * shares[level]) - count * shares[level])
-        levels += by_rest[: count - len(levels)]
+        counts = apportioned(sum(card.capability == name for card in cards), mix[name])
+        levels = [level for level, count in counts.items() for _ in range(count)]
         rng.shuffle(levels)
         dealt[name] = levels
     return [replace(card, level=dealt[card.capability].pop()) for card in cards]

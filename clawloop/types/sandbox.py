@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +45,13 @@ class Snapshot:
     files: Mapping[str, bytes]
     directories: tuple[str, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, files: Mapping[str, bytes]) -> "Snapshot":
+        """A workspace of these files, and of no folders but theirs.
+
+        >>> Snapshot.of({"a/b/c.txt": b""}).directories
+        ('a', 'a/b')
+        """
+        above = {str(folder) for path in files for folder in PurePosixPath(path).parents} - {"."}
+        return cls(files, tuple(sorted(above)))

@@ -11,7 +11,7 @@ class Screen:
     """Applies the checks to each candidate, in their order, up to the first that fails.
 
     Checks that compare come last, one candidate at a time in the candidates' order, so that timing decides nothing:
-    each candidate that passed is held against those that passed everything before it.
+    each candidate that passed is held against those that passed everything before it. `alone` are the others, by name.
 
     Args:
         checks: by name; the cheapest first saves most.
@@ -30,7 +30,7 @@ class Screen:
         if workers < 1:
             raise ValueError(f"screening needs workers of at least 1, not {workers}.")
         self._comparisons = tuple(check for check in checks.values() if isinstance(check, Comparison))
-        self._checks = tuple(check for check in checks.values() if not isinstance(check, Comparison))
+        self.alone = {name: check for name, check in checks.items() if not isinstance(check, Comparison)}
         self._earlier, self._workers, self._progress = earlier, workers, progress
 
     def __call__(self, candidates: tuple[Candidate, ...], k: int) -> Screening:
@@ -57,7 +57,7 @@ class Screen:
         found = list(candidate.findings)
         if candidate.task is None:
             return tuple(found)
-        for check in self._checks:
+        for check in self.alone.values():
             found.append(check(candidate))
             if not found[-1].passed:
                 break

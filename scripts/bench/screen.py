@@ -1,10 +1,11 @@
 """How many candidates of `author: library` pass the screen, over both routes and all levels.
 
-Checks are those of `conf/config.yaml`, and `replay` with `--replay`. `recover` counts tasks whose reference solution
-gives one command twice, because the first time it is refused.
+Routes, growth and checks are those of `conf/` for the main experiment, with these overrides. `recover` counts tasks
+whose reference solution gives one command twice, because the first time it is refused.
 
     python scripts/bench/screen.py                       # 16 candidates a route and level
     python scripts/bench/screen.py --each 100 --seed 2   # 1,000
+    python scripts/bench/screen.py 'check=[replay]'      # another list of checks
 
 Goal: at least 97% pass.
 """
@@ -14,26 +15,16 @@ import json
 import time
 from collections import Counter
 
+from clawloop.build import part, parts
+from clawloop.config.composed import composed
 from clawloop.policy.scripted import ScriptedPolicy
 from clawloop.rollout.grade import SandboxGrader
-from clawloop.sandbox.bubblewrap import Bubblewrap
-from clawloop.synthesis.author.library.library import Library
 from clawloop.synthesis.difficulty.none import NoGrowth
-from clawloop.synthesis.growth.dirtiness import Dirtiness
-from clawloop.synthesis.growth.multi_hop import MultiHop
-from clawloop.synthesis.routine.capability import Capability
-from clawloop.synthesis.routine.domain import DomainGrounded
 from clawloop.synthesis.synthesize import Synthesize
 from clawloop.types import DiagnosisReport
-from clawloop.validation.check.contract import Declares
-from clawloop.validation.check.deterministic import Deterministic
-from clawloop.validation.check.leakage import Leakage
-from clawloop.validation.check.oracle import Oracle
-from clawloop.validation.check.replay import Replay
-from clawloop.validation.check.trivial import Trivial
 from clawloop.validation.screen import Screen
 
-COMMAND_S, GOAL, LEVELS = 10.0, 0.97, range(5)
+GOAL, LEVELS = 0.97, range(5)
 
 
 def main() -> None:
@@ -41,28 +32,21 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--each", type=int, default=16, help="candidates a route and level")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--replay", action="store_true")
+    parser.add_argument("overrides", nargs="*", help="of conf/")
     given = parser.parse_args()
-    boxes = Bubblewrap()
-    grader = SandboxGrader(boxes)
-    checks = {
-        "deterministic": Deterministic(boxes),
-        "contract": Declares(),
-        "oracle": Oracle(boxes, grader, COMMAND_S),
-        "leakage": Leakage(),
-        "trivial": Trivial(grader),
-    } | ({"replay": Replay(boxes, grader, COMMAND_S)} if given.replay else {})
+    config = composed(["routine=[capability,domain]", *given.overrides])
+    boxes = part(config["sandbox"])
+    screen = Screen(parts(config["check"], sandboxes=boxes, grader=SandboxGrader(boxes)))
+    author, growth = part(config["author"]), parts(config["growth"])
     figures: dict[str, object] = {}
     made_of, passed_of, refused = Counter[str](), Counter[str](), Counter[str]()
-    for name, routine in (("capability", Capability()), ("domain", DomainGrounded())):
+    for name, routine in parts(config["routine"]).items():
         for level in LEVELS:
             started = time.monotonic()
-            synthesize = Synthesize(
-                [routine], Library(), [MultiHop(), Dirtiness()], NoGrowth(level), boxes, given.each, given.seed
-            )
+            synthesize = Synthesize([routine], author, growth, NoGrowth(level), boxes, given.each, given.seed)
             made = synthesize(ScriptedPolicy(), DiagnosisReport.empty(), 1)
             between = time.monotonic()
-            screening = Screen(checks)(made, 1)
+            screening = screen(made, 1)
             made_of[name] += len(made)
             passed_of[name] += len(screening.tasks)
             recover = sum(len(set(one.oracle)) < len(one.oracle) for one in made)

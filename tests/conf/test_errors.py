@@ -9,33 +9,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hydra.core.global_hydra import GlobalHydra
 
-from clawloop.cli import main
 from clawloop.protocols import InfrastructureError
 
 MAIN = "+experiment=main"
 
 
 @pytest.fixture
-def clawloop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Any:
-    """Runs the command line in this process, in an empty folder: (exit code, stdout, stderr)."""
+def clawloop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command_line: Any) -> Any:
+    """The command line in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        GlobalHydra.instance().clear()
-        monkeypatch.setattr(sys, "argv", ["clawloop", *arguments])
-        capfd.readouterr()
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return run
+    return command_line
 
 
 @pytest.fixture

@@ -61,6 +61,12 @@ def test_no_handler_swallows_what_it_caught() -> None:
     assert not silent
 
 
+def test_programs_are_parsed_in_one_place() -> None:
+    """Two threads that parse at once break each other, and only one lock can keep them apart."""
+    used = [path for path in MODULES if re.search(r"\bast\.parse\(", path.read_text(encoding="utf-8"))]
+    assert list(map(_name, used)) == ["clawloop/sandbox/lint.py"]
+
+
 def test_nothing_is_left_for_later() -> None:
     word = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
     assert not [_name(path) for path in MODULES if word.search(path.read_text(encoding="utf-8"))]

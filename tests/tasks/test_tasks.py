@@ -2,15 +2,12 @@
 
 import itertools
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hydra.core.global_hydra import GlobalHydra
 
-from clawloop.cli import main
 from clawloop.policy.scripted import ScriptedPolicy
 from clawloop.sandbox.bubblewrap import Bubblewrap
 from clawloop.store.layout import Layout
@@ -55,22 +52,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def clawloop(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Clawloop:
+def clawloop(command_line: Clawloop) -> Clawloop:
     """Runs `clawloop tasks` in this process: (exit code, stdout, stderr)."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        GlobalHydra.instance().clear()
-        monkeypatch.setattr(sys, "argv", ["clawloop", "tasks", *map(str, words)])
-        capfd.readouterr()
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return run
+    return lambda *words: command_line("tasks", *words)
 
 
 def test_list_says_what_became_of_each(clawloop: Clawloop, folder: Path) -> None:

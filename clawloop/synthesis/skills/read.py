@@ -4,16 +4,16 @@ Nothing is taken from documentation but the one sentence that says what a tool i
 """
 
 import ast
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import sqlglot
 from sqlglot import exp
 
+from clawloop.sandbox.lint import syntax_tree
+
 TYPES = ("str", "int", "float")
 _RUNS = ("execute", "executemany")
-_PARSING = threading.Lock()  # in CPython 3.11 two threads that parse at once break each other with a SystemError
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,13 @@ class Tool:
 
 
 def parsed(code: str, at: str) -> ast.Module:
-    """The syntax tree of a module; threads may ask for one at the same time.
+    """The syntax tree of a module.
 
     Raises:
         ValueError: it is no Python; the sentence names the line.
     """
     try:
-        with _PARSING:
-            return ast.parse(code)
+        return syntax_tree(code)
     except SyntaxError as error:
         raise ValueError(f"{at}:{error.lineno}: {error.msg}.") from error
 

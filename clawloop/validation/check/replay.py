@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 import msgspec
 
@@ -79,7 +78,7 @@ class Replay:
         except (msgspec.MsgspecError, ValueError):
             return ""
         for name, files in _attempts(candidate.task, other, solved):
-            if self._grader(candidate.task, _snapshot(files)).passed:
+            if self._grader(candidate.task, Snapshot.of(files)).passed:
                 return name
         return ""
 
@@ -116,8 +115,3 @@ def _renamed(data: bytes, names: tuple[str, ...]) -> bytes:
     if not isinstance(value, dict) or len(value) != len(names):
         return data
     return json.dumps(dict(zip(names, value.values(), strict=True))).encode()
-
-
-def _snapshot(files: Mapping[str, bytes]) -> Snapshot:
-    above = {str(folder) for path in files for folder in PurePosixPath(path).parents} - {"."}
-    return Snapshot(files, tuple(sorted(above)))

@@ -45,7 +45,7 @@ class Trivial:
                 continue
             tried.append(files)
             try:
-                verdict = self._grader(candidate.task, _snapshot(files))
+                verdict = self._grader(candidate.task, Snapshot.of(files))
             except GraderError as error:
                 return Finding("trivial", False, f"{name}: {error}")
             if verdict.passed:
@@ -105,8 +105,3 @@ def _similar(files: Mapping[str, bytes], item: Deliverable) -> list[str]:
         return PurePosixPath(path).suffix != PurePosixPath(item.path).suffix, -known, path
 
     return sorted((path for path in files if path != item.path), key=distance)
-
-
-def _snapshot(files: Mapping[str, bytes]) -> Snapshot:
-    above = {str(folder) for path in files for folder in PurePosixPath(path).parents} - {"."}
-    return Snapshot(files, tuple(sorted(above)))
