@@ -107,10 +107,11 @@ def dotted(node: ast.expr, imports: dict[str, str]) -> str:
 
 
 def _hazards(tree: ast.AST, imports: dict[str, str]) -> Iterator[tuple[int, str, str]]:
-    own = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    own |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-    own |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    nodes = list(ast.walk(tree))
+    own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    own |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    own |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
     seeded = any(dotted(call.func, imports) == "random.seed" and call.args for call in calls)
     harmless = {
         id(argument)
@@ -118,7 +119,7 @@ def _hazards(tree: ast.AST, imports: dict[str, str]) -> Iterator[tuple[int, str,
         if isinstance(call.func, ast.Name) and call.func.id in _ORDERED
         for argument in call.args
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if not isinstance(node, ast.Name | ast.Attribute):
             continue
         name = dotted(node, imports)

@@ -14,10 +14,13 @@ import argparse
 import json
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from clawloop.build import part, parts
 from clawloop.config.composed import composed
 from clawloop.policy.scripted import ScriptedPolicy
+from clawloop.protocols import Sandboxes
 from clawloop.rollout.grade import SandboxGrader
 from clawloop.synthesis.difficulty.none import NoGrowth
 from clawloop.synthesis.synthesize import Synthesize
@@ -25,6 +28,20 @@ from clawloop.types import DiagnosisReport
 from clawloop.validation.screen import Screen
 
 GOAL, LEVELS = 0.97, range(5)
+Maker = Callable[[int, int, int], Synthesize]
+
+
+def makers(config: Mapping[str, Any], boxes: Sandboxes, at_once: int = 2) -> tuple[dict[str, Maker], Screen]:
+    """For each route, what makes a synthesis of (level, count, seed), and the screen that goes with them."""
+    author, growth = part(config["author"]), parts(config["growth"])
+
+    def maker(routine: Any) -> Maker:
+        return lambda level, count, seed: Synthesize(
+            [routine], author, growth, NoGrowth(level), boxes, count, seed, at_once
+        )
+
+    screen = Screen(parts(config["check"], sandboxes=boxes, grader=SandboxGrader(boxes)), workers=at_once)
+    return {name: maker(routine) for name, routine in parts(config["routine"]).items()}, screen
 
 
 def main() -> None:
@@ -35,16 +52,13 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*", help="of conf/")
     given = parser.parse_args()
     config = composed(["routine=[capability,domain]", *given.overrides])
-    boxes = part(config["sandbox"])
-    screen = Screen(parts(config["check"], sandboxes=boxes, grader=SandboxGrader(boxes)))
-    author, growth = part(config["author"]), parts(config["growth"])
+    routes, screen = makers(config, part(config["sandbox"]))
     figures: dict[str, object] = {}
     made_of, passed_of, refused = Counter[str](), Counter[str](), Counter[str]()
-    for name, routine in parts(config["routine"]).items():
+    for name, make in routes.items():
         for level in LEVELS:
             started = time.monotonic()
-            synthesize = Synthesize([routine], author, growth, NoGrowth(level), boxes, given.each, given.seed)
-            made = synthesize(ScriptedPolicy(), DiagnosisReport.empty(), 1)
+            made = make(level, given.each, given.seed)(ScriptedPolicy(), DiagnosisReport.empty(), 1)
             between = time.monotonic()
             screening = screen(made, 1)
             made_of[name] += len(made)

@@ -117,9 +117,9 @@ def _workspace_leak(
                 return f"the name of {path} is the answer's {name!r}."
     lines = [line for path, text in texts.items() for line in (path, re.sub(r"[._/-]", " ", path), *text.splitlines())]
     lines += [f"{name} {value}" for name, value in environment.items()]
-    read = [readings(line) for line in lines]
+    having = _indexed([readings(line) for line in lines])
     for name, key, value in telling:
-        if any(_states(read, said, value) for said in (tokens(key), *((word,) for word in _NAMES))):
+        if any(_states(having, said, value) for said in (tokens(key), *((word,) for word in _NAMES))):
             return f"the workspace states {name!r} beside its value {value!r:.80}"
     return ""
 
@@ -199,20 +199,28 @@ def _has_run(found: Tokens, items: Sequence[object], public: frozenset[str]) -> 
     )
 
 
-def _states(lines: Sequence[tuple[Tokens, ...]], key: Tokens, value: object) -> bool:
-    """Whether the key stands before the value on a line, and before nothing else of its kind on any line."""
-    said = False
+def _indexed(lines: Sequence[tuple[Tokens, ...]]) -> Mapping[str, Sequence[tuple[Tokens, ...]]]:
+    """The lines in which each token stands, in order."""
+    having: dict[str, list[tuple[Tokens, ...]]] = {}
     for line in lines:
-        behind = [right for found in line if (right := list(_behind(found, key, value)))]
+        for token in {token for found in line for token in found}:
+            having.setdefault(token, []).append(line)
+    return having
+
+
+def _states(having: Mapping[str, Sequence[tuple[Tokens, ...]]], key: Tokens, value: object) -> bool:
+    """Whether the key stands before the value on a line, and before nothing else of its kind on any line."""
+    said, part = False, tokens(value)
+    for line in having.get(key[0], ()) if key else ():
+        behind = [right for found in line if (right := list(_behind(found, key, value, part)))]
         if behind and not any(all(right) for right in behind):
             return False
         said = said or bool(behind)
     return said
 
 
-def _behind(found: Tokens, key: Tokens, value: object) -> Iterator[bool]:
+def _behind(found: Tokens, key: Tokens, value: object, part: Tokens) -> Iterator[bool]:
     """For each place of the key that has something of the value's kind behind it, whether it is the value."""
-    part = tokens(value)
     for start in starts(found, key):
         behind = found[start + len(key) :]
         kind = isinstance(value, str) or (behind and NUMBER.fullmatch(behind[0]))
