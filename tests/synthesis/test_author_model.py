@@ -78,7 +78,7 @@ OS = 'os = getattr(random, "_o" + "s")'  # what the reading does not see, and th
 BAD: Mapping[str, tuple[str, str, str]] = {
     # name: reply, fault, what is said
     "crash": (begun("raise KeyError('no such hive')"), "crash", "KeyError: 'no such hive'"),
-    "hang": (HANG, "timeout", "stopped: more than its 3 s"),
+    "hang": (HANG, "timeout", "stopped: more than its 8 s"),
     "fork": (fenced("import os\n" + EXAMPLE), "reading", "line 1 imports os"),
     "forks_unseen": (begun(OS, "while True: os.fork()"), "crash", "BlockingIOError"),
     "clock": (begun("import datetime", "seed = datetime.datetime.now().second"), "reading", "the clock"),
@@ -163,7 +163,7 @@ class Given:
 
 
 def author(repairs: int = 1, **more: Any) -> Model:
-    return Model(BOXES, CHECKS, Library(), repairs, timeout_s=3.0, **more)
+    return Model(BOXES, CHECKS, Library(), repairs, timeout_s=8.0, **more)
 
 
 def synthesised(replies: Mapping[str, tuple[str, ...]], repairs: int = 1, workers: int = 3) -> tuple[Candidate, ...]:
