@@ -11,8 +11,6 @@ class Dirtiness:
     The answer is computed on the perturbed data. In the library, level 3 gets distractors and missing fields, level 4
     also schema drift and mixed units, in tasks that are multi-hop.
 
-    A card of the domain route stays as it is: there the structure of the task graph is the difficulty.
-
     Args:
         from_level: the lowest level that gets it.
     """
@@ -22,6 +20,6 @@ class Dirtiness:
 
     def grow(self, card: Card) -> Card:
         """The card with `dirtiness` in its growth; unchanged below the level, and where it is there already."""
-        if card.route == "domain" or card.level < self._from_level or "dirtiness" in card.growth:
+        if card.level < self._from_level or "dirtiness" in card.growth:
             return card
         return replace(card, growth=(*card.growth, "dirtiness"))

@@ -11,8 +11,6 @@ class MultiHop:
     The index lists entities and their files and holds no value that the answer needs; no detail file is enough by
     itself; rates or limits come from a reference that all entities share.
 
-    A card of the domain route stays as it is: there the structure of the task graph is the difficulty.
-
     Args:
         from_level: the lowest level that gets it.
     """
@@ -22,6 +20,6 @@ class MultiHop:
 
     def grow(self, card: Card) -> Card:
         """The card with `multi_hop` in its growth; unchanged below the level, and where it is there already."""
-        if card.route == "domain" or card.level < self._from_level or "multi_hop" in card.growth:
+        if card.level < self._from_level or "multi_hop" in card.growth:
             return card
         return replace(card, growth=(*card.growth, "multi_hop"))
