@@ -20,10 +20,10 @@ _NOISE = "distractors, missing, drift, units"
 class Growth:
     """Proves on the workspace what the card's growth says; a card without growth passes, and nothing is run.
 
-    `multi_hop`: the generator declares `Candidate.hops`: an index, the detail files of three entities or more, a
-    reference. By reading: the files are there; the index names each entity and its file, and beside these names it
-    holds no number and no word that a detail file, a reference or the answer has as a value. By playing the oracle in
-    workspaces that are changed in one place, after which it must not pass its verifier any more:
+    `multi_hop`: the generator declares `Candidate.hops`: an index, the detail files of three entities or more, and
+    references. By reading: the files are there; the index names each entity and its file, and beside these names it
+    holds nothing that begins with a digit, and no word that a detail file, a reference or the answer has as a value. By
+    playing the oracle in workspaces that are changed in one place, after which it must not pass its verifier any more:
 
     1. the index without its entries: who does not go through it does not know the details;
     2. each reference, with its values on other rows (without its rows where that changes nothing, or where it is
@@ -125,12 +125,14 @@ def _names(path: str) -> tuple[str, ...]:
 
 
 def _told(hops: Hops, files: Mapping[str, str], answer: str) -> str:
-    """The first value in the index, beside names, that a source or the answer has too."""
+    """The first value in the index beside names: what begins with a digit, or what a source or the answer has too."""
     rest = files[hops.index]
     known = [name for entity, path in hops.details.items() for name in (entity, *_names(path))]
     for name in sorted(known, key=len, reverse=True):
         rest = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", " ", rest)
     held = tokens(rest)
+    if counted := [token for token in held if token.lstrip("-")[:1].isdigit()]:
+        return f"the index {hops.index} holds {counted[0]!r:.60} beside names, and it may hold names only."
     for path in (*hops.details.values(), *hops.reference):
         if both := sorted(set(held) & set(values(path, files[path]))):
             return f"the index {hops.index} holds {both[0]!r:.60}, which is a value of {path}; it may hold names only."
@@ -156,7 +158,8 @@ def _clean(candidate: Candidate, wanted: int) -> str:
             return f"the noise {kind!r} changes no answer, however it is read."
     files = candidate.task.workspace.files
     tables = {path: data.decode("utf-8", "replace") for path, data in files.items() if path.endswith(".csv")}
-    if "missing" in noise and tables and not any(re.search(r"(^|,)(,|$)", text, re.M) for text in tables.values()):
+    lines = [line for text in tables.values() for line in text.splitlines() if line]
+    if "missing" in noise and tables and not any(",," in f",{line},".replace(" ", "") for line in lines):
         return "'missing' is listed, and no cell of a table is empty."
     details = [tables[path] for path in candidate.hops.details.values() if path in tables] if candidate.hops else []
     heads = {text.partition("\n")[0] for text in details or tables.values()}
