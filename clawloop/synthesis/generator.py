@@ -2,11 +2,13 @@
 
     {"files": {path: text}, "instruction": str, "answer": {...}, "contract": {...},
      "oracle": [command, ...], "verifier": str,
-     "alternatives": {decision: [answer, ...]}, "noise": [kind, ...]}
+     "alternatives": {decision: [answer, ...]}, "noise": [kind, ...],
+     "hops": {"index": path, "details": {entity: path}, "reference": [path, ...]}}
 
 `contract` is read by `contract.parse_contract`. `answer` is the verifier's key. `oracle` is the reference solution. The
-last two may be left out: `alternatives` are the answers under other choices of a hidden decision, which
-`validation.check.contract` holds against the contract; `noise` lists the kinds of `NOISE` that are in the files.
+last three may be left out: `alternatives` are the answers under other choices of a hidden decision, which
+`validation.check.contract` holds against the contract; `noise` lists the kinds of `NOISE` that are in the files; `hops`
+is the multi-hop structure, which `validation.check.growth` proves.
 """
 
 import json
@@ -17,10 +19,10 @@ from dataclasses import dataclass, field, replace
 from clawloop.protocols import Sandboxes
 from clawloop.sandbox.workspace import check_path
 from clawloop.synthesis.contract import parse_contract
-from clawloop.types import Candidate, Card, Contract, Generator, Limits, Task, Verifier, Workspace
+from clawloop.types import Candidate, Card, Contract, Generator, Hops, Limits, Task, Verifier, Workspace
 
 _KEYS = ("files", "instruction", "answer", "contract", "oracle", "verifier")
-_OPTIONAL = ("alternatives", "noise")
+_OPTIONAL = ("alternatives", "noise", "hops")
 NOISE = ("distractors", "missing", "drift", "units")
 _LIMITS = Limits(output=4 << 20)
 _MOST_FILES = 1000
@@ -55,6 +57,7 @@ class Build:
     verifier: str
     alternatives: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     noise: tuple[str, ...] = ()
+    hops: Hops | None = None
 
 
 def run(generator: Generator, sandboxes: Sandboxes, *, seed: int | None = None) -> Build:
@@ -94,7 +97,9 @@ def candidate(id: str, card: Card, generator: Generator, build: Build) -> Candid
     card = replace(card, noise=build.noise)
     verifier = Verifier(build.verifier, build.answer)
     task = Task(id, build.instruction, Workspace(build.files), verifier, build.contract, card)
-    return Candidate(id, card, generator, task, build.oracle, build.answer, alternatives=build.alternatives)
+    return Candidate(
+        id, card, generator, task, build.oracle, build.answer, alternatives=build.alternatives, hops=build.hops
+    )
 
 
 def _parse(raw: bytes) -> Build:
@@ -121,6 +126,7 @@ def _parse(raw: bytes) -> Build:
         verifier=_text(value["verifier"], "verifier"),
         alternatives=_alternatives(value.get("alternatives", {})),
         noise=_noise(value.get("noise", [])),
+        hops=_hops(value["hops"]) if "hops" in value else None,
     )
 
 
@@ -149,6 +155,21 @@ def _noise(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(kind in NOISE for kind in value):
         raise ValueError(f"noise must be a list of some of {', '.join(NOISE)}.")
     return tuple(kind for kind in NOISE if kind in value)
+
+
+def _hops(value: object) -> Hops:
+    if not isinstance(value, dict) or set(value) != {"index", "details", "reference"}:
+        raise ValueError("hops must be an object of index, details and reference.")
+    index, details, reference = value["index"], value["details"], value["reference"]
+    if not isinstance(details, dict) or not details:
+        raise ValueError("hops.details must be an object of entities and paths that is not empty.")
+    if not isinstance(reference, list) or not reference:
+        raise ValueError("hops.reference must be a list of paths that is not empty.")
+    return Hops(
+        _text(index, "hops.index"),
+        {_text(name, "an entity of hops.details"): _text(path, "hops.details") for name, path in details.items()},
+        tuple(_text(path, "hops.reference") for path in reference),
+    )
 
 
 def _files(value: object) -> Mapping[str, bytes]:

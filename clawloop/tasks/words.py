@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 
 from clawloop.report.fates import Fate
-from clawloop.types import Contract, Task
+from clawloop.types import Contract, Hops, Task
 
 _LINES, _WIDTH = 6, 100
 _HIDDEN = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))} | {
@@ -66,11 +66,16 @@ def _card(fate: Fate) -> list[str]:
             "level": str(card.level),
             "form": card.form,
             "growth": ", ".join(card.growth) or "none",
+            "hops": _hops(fate.candidate.hops),
             "noise": ", ".join(card.noise) or "none",
             "seed": str(card.seed),
             "lineage": card.lineage,
         }
     )
+
+
+def _hops(hops: Hops | None) -> str:
+    return f"{hops.index} to {len(hops.details)} details and {', '.join(hops.reference)}" if hops else "none"
 
 
 def _contract(contract: Contract) -> list[str]:

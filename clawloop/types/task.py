@@ -167,12 +167,26 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Hops:
+    """The multi-hop structure of a workspace, by its paths (paper, 4.1).
+
+    `index` names the entities and the file of each one, `details` holds that file by entity, and `reference` are the
+    files that cut across all entities.
+    """
+
+    index: str
+    details: Mapping[str, str]
+    reference: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A generator and what it made. Only validation may see it: it holds the oracle and the answer.
 
     `task` is None where the generator failed; then `findings` says how. `oracle` is the reference solution, one
     shell command a turn. `attempts` is how a model came to the generator; a generator that the project ships has none.
-    `alternatives` are, by hidden decision, the answers that other choices would give.
+    `alternatives` are, by hidden decision, the answers that other choices would give. `hops` is the multi-hop structure
+    that the generator says its workspace has.
     """
 
     id: str
@@ -184,6 +198,7 @@ class Candidate:
     findings: tuple[Finding, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     alternatives: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    hops: Hops | None = None
 
 
 @dataclass(frozen=True, slots=True)

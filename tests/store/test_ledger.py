@@ -23,6 +23,7 @@ from clawloop.types import (
     FieldResult,
     Finding,
     Generator,
+    Hops,
     Message,
     Outcome,
     Pattern,
@@ -52,7 +53,10 @@ TASK = Task(
     CARD,
 )
 ATTEMPTS = (Attempt((Message("user", "Write."), Message("assistant", "", (1, 2))), "a\u2028b", "reply", "No block."),)
-CANDIDATE = Candidate("k1-0000", CARD, Generator("x", 7), TASK, ("wc",), "{}", (Finding("oracle", True),), ATTEMPTS)
+HOPS = Hops("i.csv", {"h1": "a.csv"}, ("r.csv",))
+CANDIDATE = Candidate(
+    "k1-0000", CARD, Generator("x", 7), TASK, ("wc",), "{}", (Finding("oracle", True),), ATTEMPTS, hops=HOPS
+)  # fmt: skip
 TRAJECTORY = Trajectory(
     "k1-0000", "shell", "theta_0", (Turn("a", "b", "c", None, 0.1), Turn("done", None, "", None, 0.2)),
     TokenTrace((1, 2, 3), (0, 1, 1), (0.0, -0.1234567890123456789, -1e-17)), Stop.SUBMITTED, 1.5,

@@ -16,6 +16,7 @@ from clawloop.synthesis.author.library.library import Library
 from clawloop.synthesis.author.model import prompt
 from clawloop.synthesis.author.model.model import Model
 from clawloop.synthesis.difficulty.none import NoGrowth
+from clawloop.synthesis.generator import candidate, run
 from clawloop.synthesis.routine.capability import Capability
 from clawloop.synthesis.synthesize import Synthesize
 from clawloop.types import (
@@ -32,6 +33,7 @@ from clawloop.types import (
 )
 from clawloop.validation.check.deterministic import Deterministic
 from clawloop.validation.check.duplicate import Duplicate
+from clawloop.validation.check.growth import Growth
 from clawloop.validation.check.leakage import Leakage
 from clawloop.validation.check.oracle import Oracle
 from clawloop.validation.check.trivial import Trivial
@@ -42,10 +44,11 @@ GRADER = SandboxGrader(BOXES)
 CHECKS: dict[str, Any] = {
     "deterministic": Deterministic(BOXES),
     "oracle": Oracle(BOXES, GRADER),
+    "growth": Growth(BOXES, GRADER),
     "leakage": Leakage(),
     "trivial": Trivial(GRADER),
 }
-EXAMPLE = prompt.text("example.py.txt")
+EXAMPLE, GROWN = prompt.text("example.py.txt"), prompt.text("grown.py.txt")
 REPORT = DiagnosisReport.empty()
 
 
@@ -254,11 +257,12 @@ def test_the_prompt_holds_the_card_and_what_the_report_knows_of_its_capability()
         proficiency={"audit/analysis": Proficiency(1, 3, 8)},
     )
     system, task = prompt.opening(card("a", "report", growth=("multi_hop",)), report, "full.md")
-    assert EXAMPLE.strip() in system.content and "itertools" in system.content
+    assert GROWN.strip() in system.content and "itertools" in system.content
     for said in ("audit/analysis", "apiary", "Level 0", "report in free text", "index file", "passed 3 of 8"):
         assert said in task.content
     assert task.content.index("3 failed trials, cause wrong_edit") < task.content.index("Read {rules} and $them.")
     assert "knowing sort" not in task.content
+    assert EXAMPLE.strip() in prompt.opening(card("a"), report, "full.md")[0].content
     empty = prompt.opening(card("a"), REPORT, "brief.md")
     assert "not been tried yet" in empty[1].content and len(empty[0].content) < 800
     assert "$" not in "".join(message.content for message in empty)
@@ -271,7 +275,8 @@ def test_the_prompt_holds_the_card_and_what_the_report_knows_of_its_capability()
         (card("a", "files"), "two or more were asked for"),
         (card("a", "report"), "no deliverable of form text"),
         (card("a", track="terminal"), "form state"),
-        (card("a", growth=("multi_hop",)), "index file"),
+        (card("a", growth=("multi_hop",)), 'has hops: {"index": path'),
+        (card("a", growth=("dirtiness",)), "has noise, the list"),
     ],
 )
 def test_a_build_must_be_what_the_card_asks_for(drawn: Card, said: str) -> None:
@@ -279,12 +284,19 @@ def test_a_build_must_be_what_the_card_asks_for(drawn: Card, said: str) -> None:
     assert draft.attempts[0].fault == "card" and said in draft.failure
 
 
-def test_a_multi_hop_structure_is_recognised() -> None:
-    hops = EXAMPLE.replace(
-        '"files": {', '"files": {"index.csv": "a,d/1.csv\\nb,d/2.csv\\n", "d/1.csv": "1", "d/2.csv": "2", '
-    ).replace("b,d/2.csv", "b,d/2.csv\\nc,loans.csv")
-    draft = author(0).write(card("a", growth=("multi_hop",)), Speaker({"a": (fenced(hops),)}), REPORT)  # type: ignore[arg-type]
-    assert draft.attempts[0].fault == "", draft.attempts[0].said
+def test_what_a_grown_card_lacks_is_told_until_it_is_there() -> None:
+    drawn = replace(card("a", growth=("dirtiness", "multi_hop")), level=3)
+    owed = GROWN.replace(
+        '"%s,%s.csv\\n" % (reader, reader)', '"%s,%s.csv,%d\\n" % (reader, reader, due[paths[reader]])'
+    )
+    alone = GROWN.replace('["distractors", "missing"]', '["missing"]')
+    replies = (fenced(EXAMPLE), fenced(owed), fenced(alone), fenced(GROWN))
+    draft = author(3).write(drawn, Speaker({"a": replies}), REPORT)  # type: ignore[arg-type]
+    assert [attempt.fault for attempt in draft.attempts] == ["card", "growth", "growth", ""]
+    said = [attempt.said for attempt in draft.attempts]
+    assert "has hops" in said[0] and "beside names" in said[1] and "asks for 2" in said[2]
+    made = candidate("k1-0000", drawn, draft.generator, run(draft.generator, BOXES))
+    assert screened((made,)).tasks and made.card.noise == ("distractors", "missing")
 
 
 def test_cards_of_other_routes_are_written_by_the_library() -> None:

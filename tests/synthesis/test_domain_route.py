@@ -4,7 +4,6 @@ import json
 import random
 import shlex
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,6 @@ from clawloop.sandbox.bubblewrap import Bubblewrap
 from clawloop.synthesis.author.library.library import Library
 from clawloop.synthesis.difficulty.none import NoGrowth
 from clawloop.synthesis.generator import GeneratorError, candidate, run
-from clawloop.synthesis.growth.dirtiness import Dirtiness
-from clawloop.synthesis.growth.multi_hop import MultiHop
-from clawloop.synthesis.routine.capability import Capability
 from clawloop.synthesis.routine.domain import DomainGrounded
 from clawloop.synthesis.skills.cluster import cluster
 from clawloop.synthesis.skills.domain import load, shipped
@@ -261,13 +257,6 @@ def test_what_is_to_be_found_is_not_told_by_chance() -> None:
     open_, told = generator([LAST, CHARGE]), generator([LAST, CHARGE], "SELECT patient FROM patients")
     assert any(open_(draw) for draw in range(60))
     assert not any(told(draw) for draw in range(60))
-
-
-def test_growth_leaves_the_route_to_its_structure() -> None:
-    drawn = card("clinic/visits", 4, 1)
-    assert Dirtiness().grow(MultiHop().grow(drawn)) == drawn
-    other = replace(Capability().cards(1, EMPTY, 1)[0], level=4)
-    assert Dirtiness().grow(MultiHop().grow(other)).growth == ("multi_hop", "dirtiness")
 
 
 def test_cards_are_domain_slash_skill_and_decided_by_the_seed() -> None:

@@ -7,7 +7,7 @@ import pytest
 from clawloop.sandbox.bubblewrap import Bubblewrap
 from clawloop.synthesis.contract import parse_contract
 from clawloop.synthesis.generator import GeneratorError, candidate, run
-from clawloop.types import Card, Generator
+from clawloop.types import Card, Generator, Hops
 
 OBJECT = {
     "files": {"a/hives.csv": "id,n\na,1\n"},
@@ -20,6 +20,8 @@ OBJECT = {
     "oracle": ["true"],
     "verifier": "print()",
 }
+
+CARD = Card("capability", "audit", "analysis", "bees", 0, "json", 7, "audit/7")
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +37,7 @@ def printing(value: object) -> Generator:
 def test_a_build_becomes_a_candidate(boxes: Bubblewrap) -> None:
     generator = printing(OBJECT)
     build = run(generator, boxes)
-    card = Card("capability", "audit", "analysis", "bees", 0, "json", 7, "audit/7")
-    made = candidate("k1-0003", card, generator, build)
+    made = candidate("k1-0003", CARD, generator, build)
     assert made.task is not None and made.task.id == made.id == "k1-0003"
     assert made.task.workspace.files == {"a/hives.csv": b"id,n\na,1\n"}
     assert json.loads(made.task.verifier.key) == json.loads(made.answer) == {"count": 1}
@@ -53,6 +54,14 @@ def test_alternatives_and_noise_may_be_told(boxes: Bubblewrap) -> None:
     assert made.alternatives == {"tie": ('{"count": 2}', '{"count": 3}')}
     assert made.task is not None and made.card.noise == made.task.card.noise == ("missing", "units")
     assert candidate("k1-0003", card, generator, run(printing(OBJECT), boxes)).card == card
+
+
+def test_hops_may_be_told(boxes: Bubblewrap) -> None:
+    hops = {"index": "i.csv", "details": {"h1": "a/1.csv", "h2": "a/2.csv"}, "reference": ["r.csv", "s.csv"]}
+    generator = printing({**OBJECT, "hops": hops})
+    made = candidate("k1-0003", CARD, generator, run(generator, boxes))
+    assert made.hops == Hops("i.csv", {"h1": "a/1.csv", "h2": "a/2.csv"}, ("r.csv", "s.csv"))
+    assert candidate("k1-0003", CARD, generator, run(printing(OBJECT), boxes)).hops is None
 
 
 def test_the_seed_is_the_only_argument(boxes: Bubblewrap) -> None:
@@ -107,6 +116,13 @@ def test_a_failing_program_says_how(boxes: Bubblewrap, program: str, says: str) 
         ({"alternatives": {"tie": [{"a": json.loads("[" * 60 + "]" * 60)}]}}, "nested more than 50 deep"),
         ({"noise": ["dust"]}, "noise must be a list of some of distractors"),
         ({"noise": "units"}, "noise must be a list"),
+        ({"hops": ["i.csv"]}, "hops must be an object of index, details and reference"),
+        ({"hops": {"index": "i.csv", "details": {"h1": "a"}}}, "hops must be an object of index, details and ref"),
+        ({"hops": {"index": "", "details": {"h1": "a"}, "reference": ["r"]}}, "hops.index must be a string"),
+        ({"hops": {"index": "i.csv", "details": ["a"], "reference": ["r"]}}, "hops.details must be an object"),
+        ({"hops": {"index": "i.csv", "details": {"h1": 1}, "reference": ["r"]}}, "hops.details must be a string"),
+        ({"hops": {"index": "i.csv", "details": {"h1": "a"}, "reference": []}}, "hops.reference must be a list"),
+        ({"hops": {"index": "i.csv", "details": {"h1": "a"}, "reference": [" "]}}, "hops.reference must be a string"),
         ({"contract": {"decisions": []}}, "contract lacks 'deliverables'"),
     ],
 )

@@ -99,6 +99,17 @@ def test_show_hides_the_answer_until_it_is_asked_for(clawloop: Clawloop, folder:
     assert code == 0 and told in out and task.oracle[0] in out and "SPEC =" in out
 
 
+def test_show_tells_what_grew_and_what_was_injected(clawloop: Clawloop, tmp_path: Path) -> None:
+    card = replace(made("k1-0000", 1).card, level=3, growth=("dirtiness", "multi_hop"))
+    generator = Library().write(card, ScriptedPolicy(), DiagnosisReport.empty()).generator
+    ledger = Ledger(Layout(tmp_path).ledger)
+    ledger.add_candidates(1, (candidate("k1-0000", card, generator, run(generator, Bubblewrap())),))
+    ledger.close()
+    code, out, _ = clawloop("show", tmp_path, "k1-0000")
+    assert code == 0 and "growth     dirtiness, multi_hop\n" in out and "noise      distractors, missing\n" in out
+    assert "hops       index.csv to 8 details and rates.csv\n" in out
+
+
 def test_show_a_candidate_without_a_task(clawloop: Clawloop, folder: Path) -> None:
     code, out, _ = clawloop("show", folder, "k1-0003")
     assert code == 0 and "FAILED  generator: no JSON" in out and "Instruction" not in out

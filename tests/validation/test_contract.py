@@ -72,9 +72,9 @@ def test_the_library_declares_what_it_decides(level: int, capability: str) -> No
         ("merge/analysis", 0, 1, "order"),
         ("audit/analysis", 1, 1, "filter"),
         ("calculation/analysis", 2, 2, "missing"),
-        ("audit/analysis", 4, 1, "scope"),
-        ("audit/analysis", 4, 1, "schema"),
-        ("audit/analysis", 4, 1, "conversion"),
+        ("audit/analysis", 4, 1, "distractors"),
+        ("audit/analysis", 4, 1, "drift"),
+        ("audit/analysis", 4, 1, "units"),
     ],
 )
 def test_a_library_program_whose_contract_is_silent_is_refused(
@@ -101,5 +101,6 @@ def test_the_card_lists_the_noise_that_is_in_the_files(level: int, noise: tuple[
     assert any(b"qty" in data for data in made.task.workspace.files.values()) is ("drift" in noise)
 
 
-def test_noise_is_listed_where_it_was_injected_and_not_where_it_was_asked_for() -> None:
-    assert drawn("audit/terminal", 4, "json", 11).card.noise == ()
+def test_noise_is_listed_on_the_other_track_too() -> None:
+    assert drawn("audit/terminal", 4, "json", 11).card.noise == ("distractors", "missing", "drift", "units")
+    assert drawn("audit/terminal", 2, "json", 11).card.noise == ()

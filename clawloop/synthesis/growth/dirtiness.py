@@ -8,10 +8,9 @@ from clawloop.types import Card
 class Dirtiness:
     """Marks a card for noise, which its generator then injects, declares in the contract and lists (`Card.noise`).
 
-    The answer is computed on the perturbed data. In the library, level 3 gets distractors and missing fields, level 4
-    also schema drift and mixed units, in tasks that are multi-hop.
-
-    A card of the domain route stays as it is: there the structure of the task graph is the difficulty.
+    The answer is computed on the perturbed data, and `validation.check.growth` proves what a workspace shows of it. The
+    library injects distractors and missing fields up to level 3, and from level 4 on also schema drift and, where there
+    are numbers to be read, mixed units. It acts with multi-hop or without, and in any order.
 
     Args:
         from_level: the lowest level that gets it.
@@ -22,6 +21,6 @@ class Dirtiness:
 
     def grow(self, card: Card) -> Card:
         """The card with `dirtiness` in its growth; unchanged below the level, and where it is there already."""
-        if card.route == "domain" or card.level < self._from_level or "dirtiness" in card.growth:
+        if card.level < self._from_level or "dirtiness" in card.growth:
             return card
-        return replace(card, growth=(*card.growth, "dirtiness"))
+        return replace(card, growth=tuple(sorted((*card.growth, "dirtiness"))))

@@ -6,12 +6,11 @@ from clawloop.types import Card
 
 
 class MultiHop:
-    """Marks a card for the multi-hop structure, which its generator then builds.
+    """Marks a card for the multi-hop structure, which its generator then builds and declares (`Candidate.hops`).
 
     The index lists entities and their files and holds no value that the answer needs; no detail file is enough by
-    itself; rates or limits come from a reference that all entities share.
-
-    A card of the domain route stays as it is: there the structure of the task graph is the difficulty.
+    itself; rates, limits or codes come from a reference that all entities share. `validation.check.growth` proves it on
+    the workspace. In the domain route the entities are requests, which say what the instruction else would.
 
     Args:
         from_level: the lowest level that gets it.
@@ -22,6 +21,6 @@ class MultiHop:
 
     def grow(self, card: Card) -> Card:
         """The card with `multi_hop` in its growth; unchanged below the level, and where it is there already."""
-        if card.route == "domain" or card.level < self._from_level or "multi_hop" in card.growth:
+        if card.level < self._from_level or "multi_hop" in card.growth:
             return card
-        return replace(card, growth=(*card.growth, "multi_hop"))
+        return replace(card, growth=tuple(sorted((*card.growth, "multi_hop"))))

@@ -3,6 +3,7 @@
 from clawloop.protocols import Grader, Sandboxes
 from clawloop.rollout.grade import GraderError
 from clawloop.types import Candidate, CommandResult, Finding
+from clawloop.validation.solution import play
 
 
 class Oracle:
@@ -22,16 +23,12 @@ class Oracle:
     def __call__(self, candidate: Candidate) -> Finding:
         """Passes where the verifier does."""
         assert candidate.task is not None
-        with self._sandboxes.open(candidate.task.workspace) as box:
-            for command in candidate.oracle:
-                last = box.run(["/bin/bash", "-c", command], timeout_s=self._command_s)
-                if last.stopped:
-                    return Finding(
-                        "oracle", False, f"the oracle's command was stopped ({last.stopped}): {command:.100}"
-                    )
-            snapshot = box.snapshot()
+        task = candidate.task
+        snapshot, last, command = play(candidate.oracle, task.workspace, self._sandboxes, self._command_s)
+        if last.stopped:
+            return Finding("oracle", False, f"the oracle's command was stopped ({last.stopped}): {command:.100}")
         try:
-            verdict = self._grader(candidate.task, snapshot)
+            verdict = self._grader(task, snapshot)
         except GraderError as error:
             return Finding("oracle", False, str(error))
         if verdict.passed:

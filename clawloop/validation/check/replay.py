@@ -10,6 +10,7 @@ from clawloop.protocols import Grader, Sandboxes
 from clawloop.rollout.grade import GraderError
 from clawloop.types import Candidate, Finding, Snapshot, Task, Workspace
 from clawloop.validation import again
+from clawloop.validation.solution import play
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +86,7 @@ class Replay:
     def _solved(self, other: _Other) -> Mapping[str, bytes]:
         """The other task's final files, as far as its oracle came."""
         files = {path: text.encode() for path, text in other.files.items()}
-        with self._sandboxes.open(Workspace(files)) as box:
-            for command in other.oracle:
-                if box.run(["/bin/bash", "-c", command], timeout_s=self._command_s).stopped:
-                    break
-            return box.snapshot().files
+        return play(other.oracle, Workspace(files), self._sandboxes, self._command_s)[0].files
 
 
 def _attempts(task: Task, other: _Other, solved: Mapping[str, bytes]) -> Iterator[tuple[str, Mapping[str, bytes]]]:

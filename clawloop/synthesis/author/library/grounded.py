@@ -43,8 +43,14 @@ def grounded(card: Card, folders: Sequence[str]) -> Generator:
     found = plans(domain, skill[0], card.level, _PLANS, rng)
     if not found:
         raise GeneratorError(f"the tools of {domain.name} carry no task graph of level {card.level}.")
-    spec = _material(places[card.domain]) | {"plans": [_plan(plan, domain, rng) for plan in found]}
-    return Generator(f"SPEC = {spec!r}\nVERIFY = {_text('state.py.txt')!r}\n{_text('ground.py.txt')}", card.seed)
+    spec = _material(places[card.domain]) | {"plans": [_plan(plan, domain, rng) for plan in found], "growth": {}}
+    grown = ""
+    if card.growth:
+        dirt = min(max(card.level - 2, 1), 2) if "dirtiness" in card.growth else 0
+        spec["growth"] = {"hops": "multi_hop" in card.growth, "dirt": dirt}
+        grown = _text("requests.py.txt")
+    head = f"SPEC = {spec!r}\nVERIFY = {_text('state.py.txt')!r}\n"
+    return Generator(f"{head}{grown}{_text('ground.py.txt')}", card.seed)
 
 
 def brief(plan: Plan, domain: Domain, rng: random.Random) -> Brief:

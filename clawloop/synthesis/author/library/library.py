@@ -35,7 +35,8 @@ class Library:
             name: value for name, value in asdict(card).items() if name in ("capability", "level", "form", "growth")
         }
         head = f"CARD = {shown!r}\nDOMAIN = {domain!r}\nVERIFY = {_text('verify.py.txt')!r}\n"
-        return Draft(Generator(head + _text("program.py.txt"), card.seed))
+        grown = _text("records.py.txt") if card.growth else ""
+        return Draft(Generator(head + grown + _text("program.py.txt"), card.seed))
 
 
 @cache

@@ -1,12 +1,8 @@
-"""What a card demands of a build: two sources, the form of its deliverables, a multi-hop structure (paper, 4.1)."""
-
-from pathlib import PurePosixPath
+"""What a card demands of a build: two sources, the form of its deliverables, its growth declared (paper, 4.1)."""
 
 from clawloop.sandbox.lint import first_hazard
 from clawloop.synthesis.generator import Build
 from clawloop.types import Card
-
-_ENTITIES = 3
 
 
 def unmet(card: Card, build: Build) -> str:
@@ -15,7 +11,7 @@ def unmet(card: Card, build: Build) -> str:
         return "The workspace holds one file, and a task needs at least two sources that are read together."
     if hazard := first_hazard(build.verifier):
         return f"The verifier must be deterministic: {hazard}"
-    return _form(card, build) or ("multi_hop" in card.growth and _hops(build)) or ""
+    return _form(card, build) or _growth(card, build)
 
 
 def _form(card: Card, build: Build) -> str:
@@ -29,14 +25,10 @@ def _form(card: Card, build: Build) -> str:
     return f"The contract has no deliverable of form {missing[0]}, which was asked for." if missing else ""
 
 
-def _hops(build: Build) -> str:
-    """An index names the files of at least three entities, and a reference that it does not name cuts across."""
-    names = {path: PurePosixPath(path).name.encode() for path in build.files}
-    for path, text in build.files.items():
-        named = [other for other, name in names.items() if other != path and name in text]
-        if len(named) >= _ENTITIES and len(named) + 1 < len(names):
-            return ""
-    return (
-        f"A multi-hop task needs an index file that names the detail files of at least {_ENTITIES} entities, "
-        "and a reference file beside them that the index does not name."
-    )
+def _growth(card: Card, build: Build) -> str:
+    """What is not declared; whether it is there is proved by `validation.check.growth`."""
+    if "multi_hop" in card.growth and build.hops is None:
+        return 'A multi-hop task has hops: {"index": path, "details": {entity: path}, "reference": [path]}.'
+    if "dirtiness" in card.growth and not build.noise:
+        return "A task with dirt has noise, the list of the kinds that are in its files."
+    return ""

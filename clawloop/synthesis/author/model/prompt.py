@@ -45,7 +45,8 @@ def opening(card: Card, report: DiagnosisReport, system: str) -> tuple[Message, 
         growth=" ".join(guide["growth"].get(name, name) for name in card.growth),
         report="\n".join(weaknesses(card.capability, report)),
     )
-    rules = Template(text(system)).safe_substitute(modules=", ".join(MODULES), example=text("example.py.txt").strip())
+    example = text("grown.py.txt" if card.growth else "example.py.txt").strip()
+    rules = Template(text(system)).safe_substitute(modules=", ".join(MODULES), example=example)
     return Message("system", rules.strip()), Message("user", task.strip())
 
 
