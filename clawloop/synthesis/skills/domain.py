@@ -91,19 +91,37 @@ def _served(path: Path) -> Domain:
 def named(folders: Sequence[str]) -> dict[str, str]:
     """Every domain that can be drawn: its name, and what `load` reads it from.
 
-    A folder may be the bare name of one that comes with the project but is not drawn by itself: that of a server.
-
     Raises:
         ValueError: two folders have one name, or the name of a shipped domain.
     """
     found = {name: name for name in shipped()}
     for folder in folders:
-        place = _root() / folder if re.fullmatch(r"\w+", folder) and (_root() / folder).is_dir() else Path(folder)
-        name = place.resolve().name
+        name = Path(place(folder)).name
         if name in found:
             raise ValueError(f"routine.domain.folders: {folder} has the name of another domain, {name}; rename it.")
-        found[name] = str(place.resolve())
+        found[name] = place(folder)
     return found
+
+
+def place(folder: str) -> str:
+    """The path of a folder; the bare name of a domain that comes with the project is that domain's.
+
+    Domains of MCP servers come with the project too, but are not among `shipped`: they need their server's package.
+    """
+    own = _root() / folder
+    return str(own if re.fullmatch(r"\w+", folder) and own.is_dir() else Path(folder).resolve())
+
+
+def unmounted(folders: Sequence[str], mounts: Sequence[str]) -> str:
+    """What to say where boxes do not see the server of one of some folders, or nothing."""
+    for folder in folders:
+        server = load(place(folder)).server
+        if server and server["mount"] not in mounts:
+            return (
+                f"routine.domain.folders: boxes do not see the server of {folder}; run `pip install --target DIR "
+                f"{' '.join(server['install'])}` and add 'sandbox.mounts={{{server['mount']}: DIR}}'."
+            )
+    return ""
 
 
 def _root() -> Path:

@@ -4,7 +4,7 @@
     mount: /opt/some                         where a box sees that folder (sandbox.mounts)
     command: [python3, -m, some_server]      {state} is the path of the state's file, here and in the environment
     environment: {SOME_DB: "{state}"}
-    timeout_s: 10                            seconds that the server may take for an answer
+    timeout_s: 20                            seconds that the server may take for an answer
     state: {file: state.db, form: sqlite}    or json or jsonl, then with `empty`: the document without records
     tables:                                  of SQLite only what the schema does not tell; null leaves a table out
       tasks: {key: [title], volatile: [made_at], names: {id: task_id}}
@@ -94,7 +94,7 @@ def read_server(text: str, at: str) -> Server:
         mount=given["mount"],
         command=_texts(given["command"], at, "command"),
         environment={"PYTHONPATH": given["mount"], **{str(name): str(value) for name, value in variables.items()}},
-        timeout_s=float(given.get("timeout_s", 10.0)),
+        timeout_s=float(given.get("timeout_s", 20.0)),
         file=state["file"],
         form=state["form"],
         empty=state.get("empty", []),

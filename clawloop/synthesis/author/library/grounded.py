@@ -21,7 +21,7 @@ from clawloop.synthesis.skills.table import source
 from clawloop.types import Card, Generator
 
 _PLANS = 16
-_RESTARTS_S = 240.0  # where each call needs a server of its own
+_SERVER_S, _RESTARTS_S = 60.0, 240.0  # for a start on a busy machine; where each call needs a server of its own
 
 
 def grounded(card: Card, folders: Sequence[str]) -> Generator:
@@ -50,8 +50,10 @@ def grounded(card: Card, folders: Sequence[str]) -> Generator:
     verify = text("documents.py.txt") + _text("state.py.txt")
     below = "".join(map(text, PROGRAMS)) if domain.server else text("draw.py.txt") + _text("database.py.txt")
     head = f"SPEC = {spec!r}\nSERVER = {dict(domain.server)!r}\nVERIFY = {verify!r}\n"
-    seconds = 20.0 if domain.server.get("rereads", True) else _RESTARTS_S
-    return Generator(f"{head}{below}{_text('ground.py.txt')}", card.seed, seconds)
+    program = f"{head}{below}{_text('ground.py.txt')}"
+    if not domain.server:
+        return Generator(program, card.seed)
+    return Generator(program, card.seed, _SERVER_S if domain.server["rereads"] else _RESTARTS_S)
 
 
 def brief(plan: Plan, domain: Domain, rng: random.Random) -> Brief:

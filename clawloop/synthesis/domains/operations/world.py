@@ -15,33 +15,38 @@ MADE = "2031-01-01T08:00:00Z"
 
 
 def fill(db: sqlite3.Connection, rng: random.Random) -> None:
-    """Sixteen contacts in four cities, two or three open tasks and deals for most, notes, nine items and orders."""
+    """Sixteen contacts in four cities with deals, tasks, notes and orders, and nine items.
+
+    Numbers have four digits: those that the server draws for new records have five.
+    """
+
+    def add(table: str, *values: object) -> None:
+        db.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)
+
     names = rng.sample([f"{first} {last}" for first in FIRST for last in LAST], 16)
     contacts = [f"C-{number}" for number in rng.sample(range(1100, 9900), len(names))]
-    values = rng.sample(range(4100, 99000), 48)
-    days = [f"2090-{month:02d}-{day:02d}" for month in range(1, 13) for day in range(1, 29)]
-    rng.shuffle(days)
-    tasks, deals = iter(rng.sample(range(11000, 99000), 64)), iter(rng.sample(range(2100, 9900), 48))
+    worth = iter(rng.sample(range(4100, 99000), 48))
+    days = iter(rng.sample([f"2090-{month:02d}-{day:02d}" for month in range(1, 13) for day in range(1, 29)], 48))
+    deals, tasks, orders = (iter(rng.sample(range(1100, 9900), 48)) for _ in range(3))
     for i, (contact, name) in enumerate(zip(contacts, names, strict=True)):
-        mail = name.lower().replace(" ", ".") + "@example.org"
-        row = (contact, name, f"{name.split()[1]} & Co", mail, f"+3716{rng.randrange(10**6, 10**7)}", CITIES[i % 4])
-        db.execute("INSERT INTO contacts VALUES (?, ?, ?, ?, ?, ?, ?, '[]', ?)", (*row, rng.choice(OWNERS), MADE))
+        mail, phone = name.lower().replace(" ", ".") + "@example.org", f"+3716{rng.randrange(10**6, 10**7)}"
+        firm = f"{name.split()[1]} & Co"
+        add("contacts", contact, name, firm, mail, phone, CITIES[i % 4], rng.choice(OWNERS), "[]", MADE)
         for title in rng.sample(DEALS, rng.randint(1, 3)):
-            row = (f"D-{next(deals)}", contact, title, rng.choice(["new", "qualified", "proposal"]), values.pop())
-            db.execute("INSERT INTO deals VALUES (?, ?, ?, ?, ?, '2090-12-31', ?)", (*row, MADE))
+            stage = rng.choice(["new", "qualified", "proposal"])
+            add("deals", f"D-{next(deals)}", contact, title, stage, next(worth), "2090-12-31", MADE)
         for title in rng.sample(WORK, rng.randint(1, 3)):
             done = rng.random() < 0.2
-            row = (f"T-{next(tasks)}", contact, title, days.pop(), rng.choice(OWNERS), "done" if done else "open", MADE)
-            db.execute("INSERT INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, MADE if done else None))
-        row = (f"N-{4100 + i}", contact, rng.choice(NOTES), rng.choice(OWNERS), MADE)
-        db.execute("INSERT INTO notes VALUES (?, ?, ?, ?, ?)", row)
-    prices, numbers = rng.sample(range(20, 2400), len(ITEMS)), iter(rng.sample(range(5100, 9900), 48))
-    for i, (item, price) in enumerate(zip(ITEMS, prices, strict=True)):
+            task, status = f"T-{next(tasks)}", "done" if done else "open"
+            add("tasks", task, contact, title, next(days), rng.choice(OWNERS), status, MADE, MADE if done else None)
+        add("notes", f"N-{4100 + i}", contact, rng.choice(NOTES), rng.choice(OWNERS), MADE)
+    prices = rng.sample(range(20, 2400), len(ITEMS))
+    for i, item in enumerate(ITEMS):
         level = rng.randint(4, 30)
-        row = (item, item.capitalize(), level - rng.randint(0, 3) if i % 2 else level + rng.randint(1, 60), level, price)
-        db.execute("INSERT INTO inventory VALUES (?, ?, ?, ?, ?, ?)", (*row, rng.choice(["Nord Parts", "Baltic Tools"])))
+        stock = level - rng.randint(0, 3) if i % 2 else level + rng.randint(1, 60)
+        add("inventory", item, item.capitalize(), stock, level, prices[i], rng.choice(["Nord Parts", "Baltic Tools"]))
     for contact in contacts:
         for i in rng.sample(range(len(ITEMS)), rng.randint(1, 3)):
             qty = rng.randint(4, 9)
-            row = (f"SO-{next(numbers)}", contact, ITEMS[i], qty, qty * prices[i], rng.choice(["confirmed", "shipped"]))
-            db.execute("INSERT INTO orders VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, MADE))
+            status = rng.choice(["confirmed", "shipped"])
+            add("orders", f"SO-{next(orders)}", contact, ITEMS[i], qty, qty * prices[i], status, MADE)
