@@ -101,6 +101,35 @@ def test_a_server_over_a_json_file_gives_sound_tasks(shelf: Shelf) -> None:
 
 
 @pytest.mark.mcp
+def test_lines_of_json_other_names_and_worlds_made_by_the_tools(shelf: Shelf) -> None:
+    at, world = shelf.domain / "server.yaml", shelf.domain / "world.py"
+    text = SERVER.replace("notes.json, form: json, empty: {notes: []}", "notes.jsonl, form: jsonl")
+    text = text.replace("at: notes, ", "where: {kind: note}, names: {topic: matter}, ")
+    uses = dict.fromkeys(("notes_on", "file_under"), "{names: {topic: matter}}")
+    at.write_text(text + "tools: {" + ", ".join(f"{name}: {use}" for name, use in uses.items()) + "}\n")
+    words = shelf.domain / "words.yaml"
+    words.write_text(WORDS.replace("{topic}", "{matter}"))
+    played = """
+def play(call, rng):
+    call("drop_note", title=LAST[0])
+"""
+    world.write_text("LAST = []\n" + WORLD + '        LAST[:] = ["note %d" % name]\n' + played)
+    seen = observe(shelf.domain, shelf.boxes)
+    assert seen.rereads and {tool.name: tuple(tool.params) for tool in seen.tools}["file_under"] == ("title", "matter")
+    task = shelf.task(1, 4)
+    assert task.task is not None
+    lines = task.task.workspace.files["notes.jsonl"].decode().splitlines()
+    assert len(lines) == 11 and {json.loads(line)["kind"] for line in lines} == {"note"}
+    grader = SandboxGrader(shelf.boxes)
+    assert Oracle(shelf.boxes, grader)(task).passed and Trivial(grader)(task).passed
+    with shelf.boxes.open(task.task.workspace) as box:  # a line of another kind is no record
+        for command in task.oracle:
+            box.run(["/bin/bash", "-c", command], timeout_s=60)
+        box.write("notes.jsonl", box.read("notes.jsonl", 1 << 20) + b'{"kind": "mark"}\n')
+        assert grader(task.task, box.snapshot()).passed
+
+
+@pytest.mark.mcp
 def test_a_server_that_holds_its_state_in_memory_is_started_for_each_call(shelf: Shelf) -> None:
     shelf.fault("memory")
     assert not observe(shelf.domain, shelf.boxes).rereads
