@@ -28,6 +28,7 @@ from clawloop.store.recorded import Phases
 from clawloop.synthesis.author.library.library import Library
 from clawloop.synthesis.difficulty.none import NoGrowth
 from clawloop.synthesis.lexicon import held_domains
+from clawloop.synthesis.skills.domain import unmounted
 from clawloop.synthesis.synthesize import Synthesize
 from clawloop.tracking.fanout import Fanout
 from clawloop.training.cold_start import ColdStart
@@ -84,7 +85,10 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
     checks = parts(config["check"], sandboxes=sandboxes, grader=grader)
     screen = Screen(checks, ledger.sound, progress=tracker.progress)
     # The probe and the demonstrations are the same whoever writes the practice.
-    shipped = Library(config["routine"].get("domain", {}).get("folders", ()))
+    folders = config["routine"].get("domain", {}).get("folders", ())
+    if lost := unmounted(folders, list(config["sandbox"].get("mounts") or ())):
+        raise ValueError(lost)
+    shipped = Library(folders)
     author = part(config["author"], sandboxes=sandboxes, checks=screen.alone, shipped=shipped)
     episode = Episode(harness, sandboxes, grader)
     progress = tracker.progress

@@ -9,10 +9,11 @@ import os
 import platform
 import re
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 from clawloop.protocols import InfrastructureError, Sandbox
@@ -24,6 +25,7 @@ from clawloop.sandbox.workspace import Tree
 from clawloop.types import Limits, Workspace
 
 _SHARED_MEMORY = 16 << 20
+_FREE = ("opt", "srv", "mnt")  # where nothing of a box's own lies
 _ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "HOME": "/workspace",
@@ -61,18 +63,24 @@ class Bubblewrap:
     Args:
         limits: the limits of boxes that are opened without any, or a mapping of some of their fields.
         root: a folder with the system that boxes see (its usr, bin, lib, etc); the host's own if None.
+        mounts: folders of this machine that every box sees too, read-only: where in a box, and which.
 
     Raises:
         InfrastructureError: bubblewrap is missing, or cannot make a box on this machine.
-        ValueError: `limits` names an unknown field, or `root` holds no system.
+        ValueError: `limits` names an unknown field, `root` holds no system, or a mount cannot be; see the sentence.
     """
 
-    def __init__(self, limits: Limits | Mapping[str, float] | None = None, root: str | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits | Mapping[str, float] | None = None,
+        root: str | None = None,
+        mounts: Mapping[str, str] | None = None,
+    ) -> None:
         self._limits = _limits(limits)
         self._program = _find("bwrap", "bubblewrap")
         self._drop = _find("setpriv", "util-linux") if os.geteuid() == 0 else ""
         self._seccomp = deny_filter(platform.machine())
-        self._system = _system(root)
+        self._system = [*_system(root), *_further(mounts or {}, private=bool(self._drop))]
         self._users = root is None
         sweep()
         self._groups = self._may_make_groups()
@@ -197,6 +205,25 @@ def _system(root: str | None) -> list[str]:
     for path in (Path("/etc/alternatives"), Path("/etc/ld.so.cache")):
         if path.exists():
             options += ["--ro-bind", str(path), str(path)]
+    return options
+
+
+def _further(mounts: Mapping[str, str], *, private: bool) -> list[str]:
+    """The options that show further folders read-only. A box with a user of its own sees what everyone may read."""
+    options = []
+    for inside, outside in mounts.items():
+        place, folder = PurePosixPath(inside), Path(outside).resolve()
+        if not place.is_absolute() or ".." in place.parts or len(place.parts) < 3 or place.parts[1] not in _FREE:
+            raise ValueError(f"sandbox.mounts: {inside!r} must be a path in one of /{', /'.join(_FREE)} of the box.")
+        if not folder.is_dir():
+            raise ValueError(f"sandbox.mounts: {inside} must show a folder, and {outside} is none.")
+        for part in (folder, *folder.parents) if private else ():
+            if not part.stat().st_mode & stat.S_IXOTH:
+                raise ValueError(
+                    f"sandbox.mounts: boxes cannot see {outside}, because others may not enter {part}; move the folder "
+                    f"to where everyone may read it, such as /opt, or run `chmod o+rx {part}`."
+                )
+        options += ["--ro-bind", str(folder), str(place)]
     return options
 
 

@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -311,3 +313,35 @@ def test_limits_may_be_a_mapping():
         Bubblewrap({"wal_s": 1})
     with pytest.raises(ValueError, match="holds no usr folder"):
         Bubblewrap(root="/dev")
+
+
+@pytest.fixture
+def shown() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="clawloop-shown-"))  # tmp_path lies where only its owner may enter
+    folder.chmod(0o755)
+    (folder / "tool.txt").write_text("hammer")
+    yield folder
+    remove_tree(folder)
+
+
+def test_a_mounted_folder_is_seen_and_cannot_be_changed(shown: Path) -> None:
+    with Bubblewrap(mounts={"/opt/tools": str(shown)}).open(Workspace()) as box:
+        assert sh(box, "cat /opt/tools/tool.txt").stdout == b"hammer"
+        assert sh(box, "echo saw > /opt/tools/tool.txt; rm /opt/tools/tool.txt; touch /opt/tools/new").exit_code != 0
+    assert [(path.name, path.read_text()) for path in shown.iterdir()] == [("tool.txt", "hammer")]
+
+
+@pytest.mark.parametrize("inside", ["/usr/lib", "opt/tools", "/opt", "/opt/../etc", "/workspace/x", "/tmp/x"])
+def test_a_mount_lies_beside_what_a_box_has(shown: Path, inside: str) -> None:
+    with pytest.raises(ValueError, match=r"sandbox\.mounts: .* must be a path in one of /opt, /srv, /mnt"):
+        Bubblewrap(mounts={inside: str(shown)})
+
+
+def test_a_mount_that_boxes_could_not_see_is_refused(shown: Path) -> None:
+    with pytest.raises(ValueError, match=r"/opt/tools must show a folder, and .*nothing is none"):
+        Bubblewrap(mounts={"/opt/tools": str(shown / "nothing")})
+    if ROOT:
+        (shown / "inner").mkdir()
+        shown.chmod(0o700)
+        with pytest.raises(ValueError, match=r"others may not enter .*clawloop-shown-"):
+            Bubblewrap(mounts={"/opt/tools": str(shown / "inner")})

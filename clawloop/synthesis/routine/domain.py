@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from functools import cache
 
 from clawloop.synthesis.shares import shares, turns, weight
-from clawloop.synthesis.skills.cluster import cluster
-from clawloop.synthesis.skills.domain import load, named
+from clawloop.synthesis.skills.cluster import Skill, cluster
+from clawloop.synthesis.skills.domain import Domain, load, named
 from clawloop.synthesis.skills.ground import plans
 from clawloop.types import Card, DiagnosisReport
 
@@ -64,6 +64,11 @@ def _card(name: str, seed: int) -> Card:
     )
 
 
+def carried(domain: Domain, skill: Skill) -> tuple[int, ...]:
+    """The levels of task graph that can be grounded in a skill."""
+    return tuple(level for level in LEVELS if plans(domain, skill, level, 1, random.Random(f"{skill.name}/{level}")))
+
+
 @cache
 def carrying(place: str) -> tuple[str, ...]:
     """The skills of a domain for which task graphs of every level can be grounded.
@@ -72,11 +77,7 @@ def carrying(place: str) -> tuple[str, ...]:
         ValueError: there is none.
     """
     domain = load(place)
-    skills = [
-        skill.name
-        for skill in cluster(domain.tools)
-        if all(plans(domain, skill, level, 1, random.Random(f"{skill.name}/{level}")) for level in LEVELS)
-    ]
+    skills = [skill.name for skill in cluster(domain.tools) if len(carried(domain, skill)) == len(LEVELS)]
     if not skills:
         raise ValueError(
             f"the domain {domain.name} carries no task: its lookups find nothing that its goals take, or it has no "

@@ -6,29 +6,24 @@ A domain is a folder of four files, named after the domain:
     tools.py     plain functions `(db: sqlite3.Connection, a: str, n: int, ...) -> dict`, which raise ValueError
     world.py     fill(db, rng): plausible records, from nothing but `rng`
     words.yaml   phrases for goals and for what lookups find, and the values that no record has
+
+Or its tools are those of an MCP server: server.yaml stands in place of the first two, and observed.json beside it.
 """
 
-import sqlite3
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from clawloop.synthesis.skills.observed import load_observed, spec
 from clawloop.synthesis.skills.read import Tool, read_tools
+from clawloop.synthesis.skills.table import Table, read_tables
 from clawloop.synthesis.skills.words import Lookup, read_words
 
 _PARTS = ("schema.sql", "tools.py", "world.py", "words.yaml")
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table: its columns without the row number, and the business key by which its records are found."""
-
-    name: str
-    columns: tuple[str, ...]
-    key: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +31,7 @@ class Domain:
     """A domain as its files have it, its tools as their code has them, and its tables as SQLite reads the schema.
 
     `remedies` are the changes by which an obstacle may be removed, each with the rule that the contract declares.
+    `server` is what programs in a box are told of an MCP server, empty where the tools are functions in `code`.
     """
 
     name: str
@@ -51,6 +47,7 @@ class Domain:
     remedies: Mapping[str, str]
     values: Mapping[str, Any]
     decisions: tuple[tuple[str, str], ...]
+    server: Mapping[str, Any] = field(default_factory=dict)
 
 
 def shipped() -> tuple[str, ...]:
@@ -66,6 +63,8 @@ def load(folder: str) -> Domain:
         ValueError: a file is missing or says something that cannot be; the sentence names it.
     """
     path = _root() / folder if folder in shipped() else Path(folder)
+    if (path / "server.yaml").is_file():
+        return _served(path)
     if missing := [part for part in _PARTS if not (path / part).is_file()]:
         raise ValueError(
             f"{path} is no domain: it lacks {missing[0]}; shipped are {', '.join(shipped())}, and a folder of your own "
@@ -73,11 +72,20 @@ def load(folder: str) -> Domain:
         )
     schema, code, world, words = ((path / part).read_text(encoding="utf-8") for part in _PARTS)
     tools = {tool.name: tool for tool in read_tools(code, str(path / "tools.py"))}
-    tables = {table.name: table for table in _tables(schema, str(path / "schema.sql"))}
+    tables = {table.name: table for table in read_tables([schema], str(path / "schema.sql"))}
     if unknown := sorted({name for tool in tools.values() for name in (*tool.reads, *tool.writes)} - set(tables)):
         raise ValueError(f"{path / 'tools.py'} speaks of a table {unknown[0]!r} that schema.sql does not have.")
     spoken = read_words(words, tools, str(path / "words.yaml"))
     return Domain(path.name, schema=schema, code=code, world=world, tools=tools, tables=tables, **spoken)
+
+
+def _served(path: Path) -> Domain:
+    server, observed, tables = load_observed(path)
+    world, words = ((path / part).read_text(encoding="utf-8") for part in ("world.py", "words.yaml"))
+    tools = {tool.name: tool for tool in observed.tools}
+    spoken = read_words(words, tools, str(path / "words.yaml"))
+    told = spec(server, observed, tables)
+    return Domain(path.name, schema="", code="", world=world, tools=tools, tables=tables, server=told, **spoken)
 
 
 def named(folders: Sequence[str]) -> dict[str, str]:
@@ -88,36 +96,33 @@ def named(folders: Sequence[str]) -> dict[str, str]:
     """
     found = {name: name for name in shipped()}
     for folder in folders:
-        name = Path(folder).resolve().name
+        name = Path(place(folder)).name
         if name in found:
             raise ValueError(f"routine.domain.folders: {folder} has the name of another domain, {name}; rename it.")
-        found[name] = str(Path(folder).resolve())
+        found[name] = place(folder)
     return found
+
+
+def place(folder: str) -> str:
+    """The path of a folder; the bare name of a domain that comes with the project is that domain's.
+
+    Domains of MCP servers come with the project too, but are not among `shipped`: they need their server's package.
+    """
+    own = _root() / folder
+    return str(own if re.fullmatch(r"\w+", folder) and own.is_dir() else Path(folder).resolve())
+
+
+def unmounted(folders: Sequence[str], mounts: Sequence[str]) -> str:
+    """What to say where boxes do not see the server of one of some folders, or nothing."""
+    for folder in folders:
+        server = load(place(folder)).server
+        if server and server["mount"] not in mounts:
+            return (
+                f"routine.domain.folders: boxes do not see the server of {folder}; run `pip install --target DIR "
+                f"{' '.join(server['install'])}` and add 'sandbox.mounts={{{server['mount']}: DIR}}'."
+            )
+    return ""
 
 
 def _root() -> Path:
     return Path(str(files("clawloop.synthesis"))) / "domains"
-
-
-def _tables(schema: str, at: str) -> list[Table]:
-    db = sqlite3.connect(":memory:")
-    try:
-        db.executescript(schema)
-    except sqlite3.Error as error:
-        raise ValueError(f"{at} is no schema that SQLite can read: {error}.") from error
-    names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY rowid")]
-    return [_table(db, name, at) for name in names if not name.startswith("sqlite_")]
-
-
-def _table(db: sqlite3.Connection, name: str, at: str) -> Table:
-    columns = db.execute("SELECT name, upper(type), pk FROM pragma_table_info(?) ORDER BY cid", (name,)).fetchall()
-    primary = [column for column, _, place in sorted(columns, key=lambda row: int(row[2])) if place]
-    number = {column for column, kind, place in columns if place and kind == "INTEGER" and len(primary) == 1}
-    unique = db.execute(
-        "SELECT name FROM pragma_index_list(?) WHERE \"unique\" AND origin = 'u' ORDER BY seq", (name,)
-    ).fetchall()
-    keys = [primary] if primary and not number else []
-    keys += [[c for (c,) in db.execute("SELECT name FROM pragma_index_info(?) ORDER BY seqno", row)] for row in unique]
-    if not keys:
-        raise ValueError(f"{at}: the table {name} has no business key; give it a PRIMARY KEY of text, or UNIQUE (...).")
-    return Table(name, tuple(column for column, _, _ in columns if column not in number), tuple(keys[0]))

@@ -11,6 +11,7 @@ from clawloop.synthesis.skills.cluster import Skill
 from clawloop.synthesis.skills.domain import Domain
 from clawloop.synthesis.skills.read import Tool
 from clawloop.synthesis.skills.structure import TaskGraph, sample
+from clawloop.synthesis.skills.table import source
 
 _STEPS, _TRIES = 2000, 80
 
@@ -63,16 +64,6 @@ def plans(domain: Domain, skill: Skill, level: int, count: int, rng: random.Rand
         if len(found) == count:
             break
     return tuple(found)
-
-
-def source(domain: Domain, param: str) -> tuple[str, ...] | None:
-    """Where a value of a parameter is drawn from: a table and its column, `values`, or nowhere (None)."""
-    if param in domain.values:
-        return ("values",)
-    keyed = [table.name for table in domain.tables.values() if table.key == (param,)]
-    having = [table.name for table in domain.tables.values() if param in table.columns]
-    found = (keyed or having)[:1]
-    return (found[0], param) if found else None
 
 
 def remedies(domain: Domain, tool: Tool) -> tuple[str, ...]:
@@ -164,7 +155,7 @@ def _plan(graph: TaskGraph, domain: Domain, tools: Mapping[int, Tool], supply: S
             if known is not None and wanted is None and isinstance(known, Given):
                 wanted = known
             if known is None and wanted is None:
-                if source(domain, param) is None:
+                if source(domain.tables, domain.values, param) is None:
                     return None
                 names[param] = names.get(param, 0) + 1
                 wanted = Given(param if names[param] == 1 else f"{param}_{names[param]}", param)

@@ -7,11 +7,10 @@ what a tool is for is shown, and only to readers of the document.
 import ast
 import json
 from collections.abc import Mapping
-from functools import cache
-from importlib.resources import files
 
 from clawloop.synthesis.skills.cluster import Skill
 from clawloop.synthesis.skills.domain import Domain
+from clawloop.synthesis.skills.observed import text
 from clawloop.synthesis.skills.read import Tool, parsed
 
 
@@ -40,7 +39,14 @@ def materialise(domain: Domain, skill: Skill) -> Mapping[str, str]:
 
 
 def command_line(domain: Domain, tools: list[Tool]) -> str:
-    """A program with the tools, their helpers and what the module defines for all of them, and with a command line."""
+    """A program with a command line: the tools, their helpers and what the module defines for all of them, or a client.
+
+    The client starts the domain's MCP server for each call.
+    """
+    if domain.server:
+        shown = {tool.name: domain.server["tools"][tool.name] for tool in tools}
+        head = f"SERVER = {dict(domain.server) | {'tools': shown}!r}\n"
+        return head + "".join(map(text, ("client.py.txt", "stored.py.txt", "run_served.py.txt")))
     kept = {name for tool in tools for name in (tool.name, *tool.helpers)}
     tree = parsed(domain.code, domain.name)
     parts = [
@@ -50,15 +56,16 @@ def command_line(domain: Domain, tools: list[Tool]) -> str:
     ]
     types = {tool.name: dict(tool.params) for tool in tools}
     head = f"TOOLS = {types!r}\n"
-    return "\n\n".join([*parts, head]) + _text("run.py.txt")
+    return "\n\n".join([*parts, head]) + text("run.py.txt")
 
 
 def _document(domain: Domain, skill: Skill, tools: list[Tool]) -> str:
     lines = [line for tool in tools for line in _entry(skill, tool)]
     return (
-        _text("skill.md.txt")
+        text("skill.md.txt")
         .replace("<skill>", skill.name)
         .replace("<about>", domain.about)
+        .replace("<state>", _state(domain))
         .replace("<tools>", "\n".join(lines))
     )
 
@@ -72,6 +79,12 @@ def _entry(skill: Skill, tool: Tool) -> list[str]:
     return lines + [f"  Refuses: {text}" for text in tool.refusals]
 
 
-@cache
-def _text(name: str) -> str:
-    return files("clawloop.synthesis.skills").joinpath(name).read_text()
+def _state(domain: Domain) -> str:
+    """The file that the tools work on, and what it is made from."""
+    file = str(domain.server.get("file", "state.db"))
+    made = file.rpartition(".")[0] + ".sql"
+    return (
+        file
+        if domain.server.get("form", "sqlite") != "sqlite"
+        else f"{file}, which is made from {made} when first used"
+    )

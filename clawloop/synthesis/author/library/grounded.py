@@ -13,12 +13,15 @@ from typing import Any
 from clawloop.synthesis.generator import GeneratorError
 from clawloop.synthesis.skills.cluster import cluster
 from clawloop.synthesis.skills.domain import Domain, load, named
-from clawloop.synthesis.skills.ground import Found, Given, Plan, plans, source
+from clawloop.synthesis.skills.ground import Found, Given, Plan, plans
 from clawloop.synthesis.skills.instruct import Brief, Goal, Parameter, Reference, instruct
 from clawloop.synthesis.skills.materialise import materialise
+from clawloop.synthesis.skills.observed import PROGRAMS, shape, text
+from clawloop.synthesis.skills.table import source
 from clawloop.types import Card, Generator
 
 _PLANS = 16
+_SERVER_S, _RESTARTS_S = 60.0, 240.0  # for a start on a busy machine; where each call needs a server of its own
 
 
 def grounded(card: Card, folders: Sequence[str]) -> Generator:
@@ -49,8 +52,13 @@ def grounded(card: Card, folders: Sequence[str]) -> Generator:
         dirt = min(max(card.level - 2, 1), 2) if "dirtiness" in card.growth else 0
         spec["growth"] = {"hops": "multi_hop" in card.growth, "dirt": dirt}
         grown = _text("requests.py.txt")
-    head = f"SPEC = {spec!r}\nVERIFY = {_text('state.py.txt')!r}\n"
-    return Generator(f"{head}{grown}{_text('ground.py.txt')}", card.seed)
+    verify = text("documents.py.txt") + _text("state.py.txt")
+    below = "".join(map(text, PROGRAMS)) if domain.server else text("draw.py.txt") + _text("database.py.txt")
+    head = f"SPEC = {spec!r}\nSERVER = {dict(domain.server)!r}\nVERIFY = {verify!r}\n"
+    program = f"{head}{below}{grown}{_text('ground.py.txt')}"
+    if not domain.server:
+        return Generator(program, card.seed)
+    return Generator(program, card.seed, _SERVER_S if domain.server["rereads"] else _RESTARTS_S)
 
 
 def brief(plan: Plan, domain: Domain, rng: random.Random) -> Brief:
@@ -118,12 +126,12 @@ def _material(place: str) -> dict[str, Any]:
     domain = load(place)
     skills = cluster(domain.tools)
     params = {param for tool in domain.tools.values() for param in tool.params}
-    sources = {param: source(domain, param) for param in sorted(params)}
+    sources = {param: source(domain.tables, domain.values, param) for param in sorted(params)}
     return {
         "schema": domain.schema,
         "tools": domain.code,
         "world": domain.world,
-        "tables": {name: {"columns": table.columns, "key": table.key} for name, table in domain.tables.items()},
+        "tables": shape(domain.tables),
         "sources": {p: ("values", domain.values[p]) if at == ("values",) else at for p, at in sources.items() if at},
         "rows": {name: tool.rows for name, tool in domain.tools.items()},
         "params": {name: tuple(tool.params) for name, tool in domain.tools.items()},
