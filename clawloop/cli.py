@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -33,9 +34,13 @@ def main() -> None:
         case ["report", *_]:
             _end(2, "clawloop report needs one folder: that of a run or of a sweep, such as outputs/main/<date_time>.")
         case ["tasks", *words]:
-            _tasks(words)
+            from clawloop.tasks.command import tasks
+
+            _command(tasks, words)
         case ["domain", *words]:
-            _domain(words)
+            from clawloop.domains import domain
+
+            _command(domain, words)
         case _:
             _experiment()
 
@@ -119,20 +124,12 @@ def _report(folder: Path) -> None:
         _end(2, f"{error}.")
 
 
-def _tasks(words: list[str]) -> None:
-    from clawloop.tasks.command import tasks
-
+def _command(run: Callable[[list[str]], tuple[int, str]], words: list[str]) -> NoReturn:
     try:
-        ended = tasks(words)
+        ended = run(words)
     except KeyboardInterrupt:
         ended = 130, "Interrupted."
     _end(*ended)
-
-
-def _domain(words: list[str]) -> None:
-    from clawloop.domains import domain
-
-    _end(*domain(words))
 
 
 class Comparison(Callback):

@@ -26,6 +26,7 @@ from clawloop.validation.check.deterministic import Deterministic
 from clawloop.validation.check.leakage import Leakage
 from clawloop.validation.check.oracle import Oracle
 from clawloop.validation.check.trivial import Trivial
+from clawloop.validation.solution import play
 
 BOXES = Bubblewrap()
 GRADER = SandboxGrader(BOXES)
@@ -55,11 +56,8 @@ def task_of(given: Candidate) -> Task:
 
 def graded(given: Candidate, *commands: str) -> Verdict:
     """The verdict on what some commands leave, in a fresh box."""
-    with BOXES.open(task_of(given).workspace) as box:
-        for command in commands:
-            box.run(["/bin/bash", "-c", command], timeout_s=20)
-        snapshot = box.snapshot()
-    return GRADER(task_of(given), snapshot)
+    left, *_ = play(commands, task_of(given).workspace, BOXES, command_s=20)
+    return GRADER(task_of(given), left)
 
 
 def sql(statement: str) -> str:

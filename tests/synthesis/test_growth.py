@@ -14,13 +14,14 @@ from clawloop.synthesis.author.library.library import Library
 from clawloop.synthesis.generator import candidate, run
 from clawloop.synthesis.growth.dirtiness import Dirtiness
 from clawloop.synthesis.growth.multi_hop import MultiHop
-from clawloop.types import Candidate, Card, DiagnosisReport, Task
+from clawloop.types import Candidate, Card, DiagnosisReport, Generator, Task, Workspace
 from clawloop.validation.check.contract import Declares
 from clawloop.validation.check.deterministic import Deterministic
 from clawloop.validation.check.growth import Growth
 from clawloop.validation.check.leakage import Leakage
 from clawloop.validation.check.oracle import Oracle
 from clawloop.validation.check.trivial import Trivial
+from clawloop.validation.solution import play
 
 BOXES = Bubblewrap()
 GRADER = SandboxGrader(BOXES)
@@ -42,12 +43,12 @@ def card(name: str, level: int, form: str = "json", seed: int = 1, growth: tuple
     return Card("capability", name, other, "hives", level, form, seed, f"{name}/{seed}", growth)
 
 
-def program(drawn: Card) -> str:
-    return Library().write(drawn, ScriptedPolicy(), DiagnosisReport.empty()).generator.program
+def written(drawn: Card) -> Generator:
+    return Library().write(drawn, ScriptedPolicy(), DiagnosisReport.empty()).generator
 
 
 def made(drawn: Card) -> Candidate:
-    generator = Library().write(drawn, ScriptedPolicy(), DiagnosisReport.empty()).generator
+    generator = written(drawn)
     return candidate("k1-0000", drawn, generator, run(generator, BOXES))
 
 
@@ -68,7 +69,7 @@ def test_operators_act_from_their_level_on_and_in_any_order(name: str) -> None:
         grown = dirt.grow(hop.grow(drawn))
         assert grown == hop.grow(dirt.grow(drawn)) == hop.grow(grown)
         assert grown.growth == (BOTH if level >= 3 else ())
-        assert program(grown) == program(hop.grow(dirt.grow(drawn)))
+        assert written(grown).program == written(hop.grow(dirt.grow(drawn))).program
     assert MultiHop(4).grow(dirt.grow(card(name, 3))).growth == DIRT
     assert Dirtiness(4).grow(hop.grow(card(name, 3))).growth == HOPS
 
@@ -93,7 +94,8 @@ def test_grown_generators_do_not_depend_on_the_machine(name: str) -> None:
 
 def test_what_did_not_grow_has_no_program_for_it() -> None:
     for name in ("audit/analysis", "clinic/visits"):
-        assert "def grown(" not in program(card(name, 4)) and "def grown(" in program(card(name, 4, growth=HOPS))
+        assert "def grown(" not in written(card(name, 4)).program
+        assert "def grown(" in written(card(name, 4, growth=HOPS)).program
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -146,10 +148,6 @@ def test_who_reads_the_superseded_request_is_wrong(growth: tuple[str, ...]) -> N
             kept = [line for line in lines if not line.endswith(asked)]
             rest = files[old].decode().splitlines()[1:] if len(kept) < len(lines) else []
             files[path] = "\n".join([head, *kept, *rest, ""]).encode()
-    with BOXES.open(task_of(given).workspace) as box:
-        for path, data in files.items():
-            box.write(path, data)
-        for command in given.oracle:
-            box.run(["/bin/bash", "-c", command], timeout_s=20)
-        assert not GRADER(task_of(given), box.snapshot()).passed
+    left, *_ = play(given.oracle, Workspace(files), BOXES, command_s=20)
+    assert not GRADER(task_of(given), left).passed
     assert Oracle(BOXES, GRADER)(given).passed

@@ -23,6 +23,7 @@ from clawloop.synthesis.skills.observe import observe
 from clawloop.synthesis.synthesize import Synthesize
 from clawloop.types import Candidate, Card, DiagnosisReport, Verdict
 from clawloop.validation.screen import Screen
+from clawloop.validation.solution import play
 
 POLICY: Any = ScriptedPolicy()
 EMPTY = DiagnosisReport.empty()
@@ -42,10 +43,8 @@ def made(boxes: Bubblewrap, skill: str, level: int, seed: int) -> Candidate:
 
 def graded(boxes: Bubblewrap, given: Candidate, *commands: str) -> Verdict:
     assert given.task is not None
-    with boxes.open(given.task.workspace) as box:
-        for command in commands:
-            box.run(["/bin/bash", "-c", command], timeout_s=60)
-        return SandboxGrader(boxes)(given.task, box.snapshot())
+    left, *_ = play(commands, given.task.workspace, boxes, command_s=60)
+    return SandboxGrader(boxes)(given.task, left)
 
 
 def test_a_server_is_known_by_what_was_observed_and_is_not_drawn_by_itself() -> None:

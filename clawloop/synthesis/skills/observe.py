@@ -6,7 +6,6 @@ are given; columns that differ between two calls at two moments are volatile. Th
 the domain's folder, and holds for one server.yaml and one world.py.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -45,8 +44,6 @@ def observe(folder: Path, sandboxes: Sandboxes) -> Observed:
     words = yaml.safe_load((folder / "words.yaml").read_text(encoding="utf-8"))
     values = words.get("values", {}) if isinstance(words, dict) else {}
     first = _run(spec(server), {"world": "", "sources": {}, "tables": {}}, "list", sandboxes)
-    listing = [[tool["name"], tool["inputSchema"]] for tool in first["listing"]]
-    digest = hashlib.sha256(json.dumps(listing, sort_keys=True).encode()).hexdigest()[:16]
     tables = tables_of(server, first["schema"], at)
     uses, left_out = _usable(server, {tool["name"]: tool for tool in first["listing"]}, at)
     sources: dict[str, object] = {}
@@ -63,7 +60,7 @@ def observe(folder: Path, sandboxes: Sandboxes) -> Observed:
         name: Tool(name, _about(tool), params, (), server.uses.get(name, Use(name)).rows, (), (), (), ())
         for name, (tool, params) in uses.items()
     }
-    bare = Observed(of, digest, tuple(first["schema"]), True, {}, tuple(tools.values()), {})
+    bare = Observed(of, first["digest"], tuple(first["schema"]), True, {}, tuple(tools.values()), {})
     told = _run(
         spec(server, bare, tables), {"world": world, "sources": sources, "tables": shape(tables)}, "observe", sandboxes
     )
@@ -76,7 +73,7 @@ def observe(folder: Path, sandboxes: Sandboxes) -> Observed:
         lists = {part: tuple(one[part]) for part in ("gives", "reads", "writes", "refusals")}
         seen.append(Tool(name, tool.about, tool.params, rows=one["rows"], helpers=(), **lists))
     volatile = {name: tuple(columns) for name, columns in told["volatile"].items()}
-    result = Observed(of, digest, tuple(first["schema"]), told["rereads"], volatile, tuple(seen), left_out)
+    result = Observed(of, first["digest"], tuple(first["schema"]), told["rereads"], volatile, tuple(seen), left_out)
     (folder / NAME).write_text(json.dumps(asdict(result), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return result
 

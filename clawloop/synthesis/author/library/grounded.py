@@ -52,8 +52,10 @@ def grounded(card: Card, folders: Sequence[str]) -> Generator:
         dirt = min(max(card.level - 2, 1), 2) if "dirtiness" in card.growth else 0
         spec["growth"] = {"hops": "multi_hop" in card.growth, "dirt": dirt}
         grown = _text("requests.py.txt")
-    verify = text("documents.py.txt") + _text("state.py.txt")
-    below = "".join(map(text, PROGRAMS)) if domain.server else text("draw.py.txt") + _text("database.py.txt")
+    documents = text("documents.py.txt")
+    verify = documents + _text("state.py.txt")
+    here = documents + text("draw.py.txt") + _text("database.py.txt")
+    below = "".join(map(text, PROGRAMS)) if domain.server else here
     head = f"SPEC = {spec!r}\nSERVER = {dict(domain.server)!r}\nVERIFY = {verify!r}\n"
     program = f"{head}{below}{grown}{_text('ground.py.txt')}"
     if not domain.server:
