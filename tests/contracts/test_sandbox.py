@@ -3,15 +3,12 @@
 import pytest
 
 from clawloop.protocols import Sandboxes
-from clawloop.sandbox.bubblewrap import Bubblewrap
 from clawloop.types import Limits, Workspace
 
-FACTORIES = {"bubblewrap": Bubblewrap}
 
-
-@pytest.fixture(scope="module", params=sorted(FACTORIES))
-def sandboxes(request: pytest.FixtureRequest) -> Sandboxes:
-    return FACTORIES[request.param]()
+@pytest.fixture(scope="module")
+def sandboxes(boxes) -> Sandboxes:
+    return boxes
 
 
 def sh(box, line, **options):

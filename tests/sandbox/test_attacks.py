@@ -13,16 +13,10 @@ from pathlib import Path
 import pytest
 
 from clawloop.rollout.grade import GraderError, SandboxGrader
-from clawloop.sandbox.bubblewrap import Bubblewrap
 from clawloop.types import Card, Contract, FieldResult, Limits, Snapshot, Task, Verifier, Workspace
 
 ROOT = os.geteuid() == 0
 KEY = '{"total": 4}'
-
-
-@pytest.fixture(scope="module")
-def boxes() -> Bubblewrap:
-    return Bubblewrap()
 
 
 @pytest.fixture
