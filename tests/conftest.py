@@ -73,7 +73,7 @@ def small_model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture(scope="session")
 def docker_engine() -> Iterator[str]:
-    """The address of a Docker engine with the image: that of DOCKER_HOST, or a private one for as long as it is needed."""
+    """The address of a Docker engine with the image: that of DOCKER_HOST, or a private one while it is needed."""
     if given := os.environ.get("DOCKER_HOST"):
         yield given
         return
@@ -107,7 +107,8 @@ def boxes(request: pytest.FixtureRequest) -> Iterator[Any]:
 
     if request.param == "docker":
         request.getfixturevalue("docker_engine")
-    sandboxes = part(yaml.safe_load((TOP / "conf" / "sandbox" / f"{request.param}.yaml").read_text()))
+    settings = yaml.safe_load((TOP / "conf" / "sandbox" / f"{request.param}.yaml").read_text())
+    sandboxes = part(settings | ({"warm": 1} if "warm" in settings else {}))
     yield sandboxes
     if request.param == "docker":
         sandboxes.close()

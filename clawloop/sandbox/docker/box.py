@@ -90,7 +90,7 @@ class DockerBox:
 def _first_line(limits: Limits) -> str:
     """A shell line that says that it started, sets hard limits, runs "$@" as a child and returns its code.
 
-    It also kills what the child left behind. The box's first process does too; here it saves the engine a wait.
+    It also kills what the child left behind. The box's keeper does too; here it saves the engine a wait.
     """
     line = [
         "echo >&2",

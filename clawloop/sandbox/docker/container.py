@@ -1,12 +1,15 @@
-"""One container, and the conversation with its first process (init.sh)."""
+"""One container, and the conversation with its keeper (keeper.sh)."""
 
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from http import HTTPStatus
 from importlib.resources import files
 from typing import Any
+
+from docker.errors import APIError, NotFound
 
 from clawloop.protocols import InfrastructureError
 from clawloop.sandbox.docker.engine import Engine
@@ -46,7 +49,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the first process sees after it killed all others.
+    """What the keeper sees after it killed all others.
 
     `others` are still dying, `scratch` is what lies in /tmp and /dev/shm, `oom_kills` counts from the start.
     """
@@ -57,9 +60,9 @@ class Seen:
 
 
 class Container:
-    """A started container of one shape, held as asked, with nothing running in it but its first process.
+    """A started container of one shape, held as asked, with nothing running in it but init and its keeper.
 
-    It ends when the connection to its first process does, so also when this process is killed.
+    It ends when the connection to its keeper does, so also when this process is killed.
 
     Raises:
         InfrastructureError: the engine failed, or did not hold the container as it was asked to.
@@ -70,7 +73,7 @@ class Container:
         with engine.asked("make a container"):
             made = engine.api.create_container(
                 engine.image,
-                ["/bin/bash", "-c", _init(), "box", str(LONGEST_S)],
+                ["/bin/bash", "-c", _keeper(), "box", str(LONGEST_S)],
                 user="0:0",
                 environment=ENVIRONMENT,
                 hostname=shape.hostname,
@@ -93,7 +96,7 @@ class Container:
             raise
 
     def kill_all(self) -> Seen:
-        """Kill every process but the first, and wait until they are dead.
+        """Kill every process but init and the keeper, and wait until they are dead.
 
         Raises:
             InfrastructureError: the container died, or a process in it does not.
@@ -112,13 +115,25 @@ class Container:
 
     def close(self) -> None:
         """Remove the container. One that the engine does not remove now ends by itself, and is swept up later."""
+        with suppress(InfrastructureError):
+            self._remove()
         if self._stream is not None:
             self._stream.close()
-        with suppress(InfrastructureError), self.engine.asked("remove a container"):
-            self.engine.api.remove_container(self.id, v=True, force=True)
+
+    def _remove(self) -> None:
+        with self.engine.asked("remove a container"):
+            try:
+                self.engine.api.remove_container(self.id, v=True, force=True)
+            except NotFound:
+                return
+            except APIError as error:
+                if error.status_code != HTTPStatus.CONFLICT:
+                    raise
+                with suppress(NotFound):  # it died, and the engine is removing it
+                    self.engine.api.wait(self.id, timeout=GRACE_S, condition="removed")
 
     def _line(self) -> str:
-        """The next line of the first process."""
+        """The next line of the keeper."""
         assert self._stream is not None
         deadline = time.monotonic() + GRACE_S
         while b"\n" not in self._said:
@@ -127,7 +142,7 @@ class Container:
             if pieces is None:
                 raise InfrastructureError(f"the container of a box died{self._words()}.")
             if not pieces:
-                raise InfrastructureError(f"the first process of a box said nothing for {GRACE_S:g} s.")
+                raise InfrastructureError(f"the keeper of a box said nothing for {GRACE_S:g} s.")
             self._said += b"".join(data for _, data in pieces)
         line, _, self._said = self._said.partition(b"\n")
         return line.decode("ascii", "replace")
@@ -138,7 +153,7 @@ class Container:
 
 
 def check_held(line: str, shape: Shape) -> None:
-    """Hold what the first process reads in the kernel's files against what was asked for.
+    """Hold what the keeper reads in the kernel's files against what was asked for.
 
     Raises:
         InfrastructureError: a limit is not in force, or a fence is missing.
@@ -174,9 +189,10 @@ def _held(shape: Shape, kind: str) -> dict[str, Any]:
     return {
         "network_mode": "none",
         "ipc_mode": "private",
+        "init": True,
         "read_only": True,
         "cap_drop": ["ALL"],
-        "cap_add": ["KILL"],  # of the first process alone: those of the agent are not root, and gain nothing
+        "cap_add": ["KILL"],  # of the keeper alone: the agent is not root, and gains nothing
         "security_opt": ["no-new-privileges:true", f"seccomp={deny_profile()}"],
         "mem_limit": shape.memory,
         "memswap_limit": shape.memory,
@@ -194,8 +210,8 @@ def _held(shape: Shape, kind: str) -> dict[str, Any]:
 
 
 @cache
-def _init() -> str:
-    return (files(__package__) / "init.sh").read_text(encoding="utf-8")
+def _keeper() -> str:
+    return (files(__package__) / "keeper.sh").read_text(encoding="utf-8")
 
 
 def _pairs(line: str) -> Mapping[str, str]:

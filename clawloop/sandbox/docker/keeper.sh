@@ -1,6 +1,6 @@
-# The first process of a box: root, with no capability but that to signal others. It says how the box is held; then, for
-# each line on its input, it kills all other processes and says what it sees. It ends, and the box with it, when the
-# input ends or is silent for $1 seconds. As first process of its namespace it also reaps what others leave behind.
+# The keeper of a box: root, with no capability but that to signal others. It says how the box is held; then, for each
+# line on its input, it kills all other processes and says what it sees. It ends, and the box with it, when the input
+# ends or is silent for $1 seconds. Its parent is the engine's init, the first process, which reaps what others leave.
 shopt -s nullglob dotglob
 groups=/sys/fs/cgroup
 
@@ -56,11 +56,11 @@ report() {
     for tries in {1..50}; do
         kill -9 -1 2>/dev/null
         processes=(/proc/[0-9]*)
-        if [ ${#processes[@]} = 1 ]; then break; fi
+        if [ ${#processes[@]} = 2 ]; then break; fi
     done
     scratch=(/tmp/* /dev/shm/*)
     oom_kills
-    printf 'others=%s scratch=%s oom_kills=%s\n' $((${#processes[@]} - 1)) ${#scratch[@]} "$said"
+    printf 'others=%s scratch=%s oom_kills=%s\n' $((${#processes[@]} - 2)) ${#scratch[@]} "$said"
 }
 
 hello
