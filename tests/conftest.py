@@ -73,8 +73,9 @@ def small_model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture(scope="session")
 def docker_engine() -> Iterator[str]:
-    """The address of a Docker engine with the image: that of DOCKER_HOST, or a private one while it is needed."""
-    if given := os.environ.get("DOCKER_HOST"):
+    """The address of a Docker engine with the image: the one that is there, or a private one while it is needed."""
+    usual = "/var/run/docker.sock"
+    if given := os.environ.get("DOCKER_HOST") or (os.access(usual, os.W_OK) and f"unix://{usual}"):
         yield given
         return
     home = Path(tempfile.gettempdir()) / "clawloop-docker-users"
