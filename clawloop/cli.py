@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """Run an experiment, print the report of a folder, or show and check tasks.
+    """Run an experiment, print the report of a folder, show and check tasks, or examine the sandboxes.
 
     Exit codes: 0, 2 where the config is wrong, 1 where the run or a cell of a sweep failed, 130 after Ctrl-C.
     """
@@ -34,6 +34,8 @@ def main() -> None:
             _end(2, "clawloop report needs one folder: that of a run or of a sweep, such as outputs/main/<date_time>.")
         case ["tasks", *words]:
             _tasks(words)
+        case ["doctor"]:
+            _doctor()
         case _:
             _experiment()
 
@@ -125,6 +127,15 @@ def _tasks(words: list[str]) -> None:
     except KeyboardInterrupt:
         ended = 130, "Interrupted."
     _end(*ended)
+
+
+def _doctor() -> None:
+    from clawloop.doctor.command import doctor
+
+    try:
+        _end(doctor(), "")
+    except KeyboardInterrupt:
+        _end(130, "Interrupted.")
 
 
 class Comparison(Callback):
