@@ -13,7 +13,11 @@ from clawloop.protocols import InfrastructureError
 
 
 def doctor(attempts: tuple[Attempt, ...] = ATTEMPTS) -> int:
-    """Make the attempts and print what is found; the exit code is 0 where there is a sandbox and all that are there hold, 1 otherwise."""
+    """Make the attempts and print what is found.
+
+    Returns:
+        The exit code: 0 where there is a sandbox, and all that are there hold; 1 otherwise.
+    """
     for name, fact in facts().items():
         print(f"{name:<12} {fact}")
     there, wrong = 0, 0

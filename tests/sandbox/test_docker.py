@@ -71,7 +71,7 @@ def test_an_agent_has_no_capabilities_and_cannot_get_any(boxes):
 
 @docker
 def test_the_limits_are_in_the_kernels_files(boxes):
-    limits = Limits(memory=100 << 20, processes=40)
+    limits = Limits(memory=100 << 20, processes=40, workspace=1 << 20, tmp=1 << 20, file_size=1 << 20)
     with boxes.open(Workspace(), limits) as box:
         [found] = containers(boxes)
         held = boxes.engine.api.inspect_container(found["Id"])["HostConfig"]
@@ -157,6 +157,22 @@ def test_scratch_that_resists_is_emptied(boxes):
             == 0
         )
         assert sh(box, "ls -A /tmp /dev/shm").stdout == b"/dev/shm:\n\n/tmp:\n"
+
+
+@docker
+def test_files_that_fill_what_they_may_can_still_be_taken(boxes):
+    """The files of a box lie in its memory, and so do its keeper and what carries them out."""
+    limits = Limits(memory=32 << 20, workspace=64 << 20, file_size=16 << 20)
+    fill = "for i in 1 2 3 4 5; do head -c 16000000 /dev/zero > $i; head -c 16000000 /dev/zero > {}/$i; done"
+    with boxes.open(Workspace(), limits) as box:
+        sh(box, fill.format("/tmp"))
+        sh(box, fill.format("/dev/shm"))
+        assert len(box.snapshot().files) >= 4
+        assert sh(box, "rm *; echo fine").stdout == b"fine\n"
+    many = {f"{i}": bytes(8 << 20) for i in range(15)}
+    with boxes.open(Workspace(many), Limits(memory=64 << 20, workspace=128 << 20)) as box:
+        assert sh(box, "ls | wc -l").stdout == b"15\n"
+        assert len(box.snapshot().files) == 15
 
 
 # --- nothing left ----------------------------------------------------------------------------------------------

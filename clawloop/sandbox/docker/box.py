@@ -28,7 +28,6 @@ class DockerBox:
         self._limits = limits
         self._files = Files(container, limits)
         self._prefix = ["/bin/sh", "-c", _first_line(limits), "box"]
-        self._oom_kills = 0
         self._scratch = 0
 
     def fill(self, contents: Mapping[str, bytes]) -> None:
@@ -61,8 +60,7 @@ class DockerBox:
         )
         seen = self._container.kill_all()
         stopped, self._scratch = ended.stopped, seen.scratch
-        oom_kills, self._oom_kills = seen.oom_kills - self._oom_kills, seen.oom_kills
-        if oom_kills:
+        if seen.oom_kills:
             stopped = "memory"
         elif not ended.stderr.startswith(_STARTED) and not stopped:
             words = (ended.stdout + ended.stderr).decode("utf-8", "backslashreplace").strip()

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
@@ -24,6 +24,8 @@ AGENT = "1000:1000"
 LONGEST_S = 25 * 3600
 """How long a container outlives the last word from here: a little over the longest episode, 24 h (paper, A.1)."""
 _PERIOD = 100_000
+_OWN = 32 << 20
+_STEP = 64 << 20
 _SHOWN = 300
 
 
@@ -41,9 +43,18 @@ class Shape:
     on_disk: bool = False
 
     @classmethod
-    def of(cls, limits: Limits, cpus: float, hostname: str, *, on_disk: bool) -> "Shape":
-        """The shape of a box with these limits."""
-        sizes = limits.memory, limits.processes, limits.workspace, limits.workspace_files, limits.tmp
+    def of(
+        cls, limits: Limits, cpus: float, hostname: str = "box", *, on_disk: bool = False, given: int = 0
+    ) -> "Shape":
+        """The shape of a box with these limits, and with memory of its own for many `given` bytes of files.
+
+        Files lie in memory, and that of the box: what it comes with is not to be the agent's loss, and what the agent
+        writes must leave room for the keeper and the courier, or the kernel would kill them for it.
+        """
+        files = 0 if on_disk else limits.workspace
+        least = files + limits.tmp + SHARED_MEMORY + _OWN + 2 * limits.file_size
+        memory = max(limits.memory + given // _STEP * _STEP, least)
+        sizes = memory, limits.processes, limits.workspace, limits.workspace_files, limits.tmp
         return cls(*sizes, cpus, hostname, on_disk)
 
 
@@ -51,7 +62,7 @@ class Shape:
 class Seen:
     """What the keeper sees after it killed all others.
 
-    `others` are still dying, `scratch` is what lies in /tmp and /dev/shm, `oom_kills` counts from the start.
+    `others` are still dying, `scratch` is what lies in /tmp and /dev/shm, `oom_kills` counts since it was last asked.
     """
 
     others: int
@@ -84,6 +95,7 @@ class Container:
                 host_config=engine.api.create_host_config(**_held(shape, engine.kind)),
             )
         self.id: str = made["Id"]
+        self._oom_kills = 0
         self._said = b""
         self._stream: Stream | None = None
         try:
@@ -108,7 +120,8 @@ class Container:
                 self._stream.send(b"\n")
             seen = Seen(**{key: int(value) for key, value in _pairs(self._line()).items()})
             if not seen.others:
-                return seen
+                before, self._oom_kills = self._oom_kills, seen.oom_kills
+                return replace(seen, oom_kills=seen.oom_kills - before)
             if time.monotonic() > deadline:
                 raise InfrastructureError(f"a process in a box was still alive {GRACE_S:g} s after it was killed.")
             time.sleep(0.002)

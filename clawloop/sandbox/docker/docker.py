@@ -52,7 +52,7 @@ class Docker:
         engine = self.engine
         self._pool = Pool(lambda shape: Container(engine, shape), warm)
         self.close = weakref.finalize(self, self._pool.close)
-        usual = Shape.of(self._limits, cpus, "box", on_disk=False)
+        usual = Shape.of(self._limits, cpus)
         Container(self.engine, usual).close()
         self._pool.fill(usual)
 
@@ -78,7 +78,8 @@ class Docker:
         limits = limits or self._limits
         check_hostname(hostname)
         check_environment(workspace.environment)
-        container = self._pool.take(Shape.of(limits, self._cpus, hostname, on_disk=on_disk))
+        given = 0 if on_disk else sum(map(len, workspace.files.values()))
+        container = self._pool.take(Shape.of(limits, self._cpus, hostname, on_disk=on_disk, given=given))
         try:
             box = DockerBox(container, workspace.environment, limits, quota=not on_disk)
             box.fill(workspace.files)
