@@ -4,7 +4,6 @@ import fcntl
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from clawloop.store.layout import cache
 
 TOP = Path(__file__).parents[1]
 SCRIPT = TOP / "scripts" / "docker"
@@ -78,8 +79,9 @@ def docker_engine() -> Iterator[str]:
     if given := os.environ.get("DOCKER_HOST") or (os.access(usual, os.W_OK) and f"unix://{usual}"):
         yield given
         return
-    home = Path(tempfile.gettempdir()) / "clawloop-docker-users"
-    with home.open("w") as users:
+    home = cache() / "docker"
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "users").open("w") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
         was_there = subprocess.run([SCRIPT, "status"], capture_output=True, check=False).returncode == 0
         started = subprocess.run([SCRIPT, "start"], capture_output=True, text=True, check=False)
