@@ -368,6 +368,17 @@ def test_an_engine_that_talks_nonsense_is_refused_in_words(tmp_path):
         Docker(host=address, answer_s=1)
 
 
+def test_podman_is_refused_in_words(tmp_path):
+    """The answer is that of podman 4.3.1, cut to what is read."""
+    about = b'{"Components":[{"Name":"Podman Engine","Version":"4.3.1"}],"Version":"4.3.1"}'
+    answer = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(about) + about
+    with (
+        engine_of_silence(tmp_path, answer) as address,
+        pytest.raises(InfrastructureError, match=r"podman.*use Docker"),
+    ):
+        Docker(host=address, answer_s=2)
+
+
 def test_no_engine_at_all(tmp_path):
     with pytest.raises(InfrastructureError, match=r"the Docker engine at unix://.*nothing.sock did not"):
         Docker(host=f"unix://{tmp_path}/nothing.sock")

@@ -92,7 +92,7 @@ class Container:
                 stdin_open=True,
                 working_dir="/",
                 volumes=["/workspace"] if shape.on_disk else None,
-                host_config=engine.api.create_host_config(**_held(shape, engine.kind)),
+                host_config=engine.api.create_host_config(**_held(shape)),
             )
         self.id: str = made["Id"]
         self._oom_kills = 0
@@ -195,10 +195,10 @@ def check_held(line: str, shape: Shape) -> None:
         )
 
 
-def _held(shape: Shape, kind: str) -> dict[str, Any]:
+def _held(shape: Shape) -> dict[str, Any]:
     """The options of a container that is held."""
-    owner = ",uid=1000,gid=1000,mode=0755" if kind == "docker" else ",mode=1777"  # podman knows no uid here
-    room = f"rw,exec,nosuid,nodev,size={shape.workspace},nr_inodes={shape.workspace_files}{owner}"
+    quota = f"size={shape.workspace},nr_inodes={shape.workspace_files}"
+    room = f"rw,exec,nosuid,nodev,{quota},uid=1000,gid=1000,mode=0755"
     return {
         "network_mode": "none",
         "ipc_mode": "private",

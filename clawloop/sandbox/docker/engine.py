@@ -1,4 +1,4 @@
-"""One Docker engine, or another that speaks its language, behind a Unix socket."""
+"""One Docker engine, behind a Unix socket."""
 
 import json
 import os
@@ -15,6 +15,10 @@ from clawloop.sandbox.docker.stream import Stream
 
 _SOCKET = "unix:///var/run/docker.sock"
 _CONNECTIONS = 64
+_PODMAN = (
+    "this is podman, whose API takes no bound on the number of files and no profile of system calls, and which keeps "
+    "helper processes for minutes after each command: use Docker, or sandbox=bubblewrap."
+)
 
 
 class Engine:
@@ -26,7 +30,7 @@ class Engine:
         answer_s: how long the engine may take to answer.
 
     Raises:
-        InfrastructureError: there is no engine there, or it does not have the image.
+        InfrastructureError: there is no engine there, it does not have the image, or it is podman.
     """
 
     def __init__(self, address: str | None, image: str, answer_s: float) -> None:
@@ -43,7 +47,11 @@ class Engine:
                 max_pool_size=_CONNECTIONS,
                 num_pools=_CONNECTIONS,
             )
-            self.about: dict[str, Any] = self.api.version()
+            about: dict[str, Any] = self.api.version()
+        names = [str(part.get("Name", "")) for part in about.get("Components") or ()]
+        if any("podman" in name.lower() for name in names):
+            raise InfrastructureError(_PODMAN)
+        self.name = f"docker {about.get('Version', '?')}"
         try:
             with self.asked("look for the image"):
                 self.api.inspect_image(image)
@@ -54,17 +62,6 @@ class Engine:
             raise InfrastructureError(
                 f"the Docker engine at {self.address} has no image {image}: run `docker build -t {image} {recipe}`."
             ) from error
-
-    @property
-    def kind(self) -> str:
-        """Docker or podman."""
-        names = [str(part.get("Name", "")) for part in self.about.get("Components") or ()]
-        return "podman" if any("podman" in name.lower() for name in names) else "docker"
-
-    @property
-    def name(self) -> str:
-        """What it is, for people: kind and version."""
-        return f"{self.kind} {self.about.get('Version', '?')}"
 
     @contextmanager
     def asked(self, to: str) -> Iterator[None]:
