@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """Run an experiment, print the report of a folder, show and check tasks, or observe and show a domain.
+    """Run an experiment, print the report of a folder, show and check tasks, or examine domains and sandboxes.
 
     Exit codes: 0, 2 where the config is wrong, 1 where the run or a cell of a sweep failed, 130 after Ctrl-C.
     """
@@ -41,6 +41,10 @@ def main() -> None:
             from clawloop.domains import domain
 
             _command(domain, words)
+        case ["doctor"]:
+            from clawloop.doctor.command import doctor
+
+            _command(lambda _: (doctor(), ""), [])
         case _:
             _experiment()
 

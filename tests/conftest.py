@@ -1,10 +1,22 @@
-"""Shared fixtures: the command line in this process, and a small random model with a real tokenizer."""
+"""Shared fixtures: the command line in this process, a small random model with a real tokenizer, boxes of each kind."""
 
+import fcntl
+import os
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+
+from clawloop.store.layout import cache
+
+TOP = Path(__file__).parents[1]
+SCRIPT = TOP / "scripts" / "docker"
+BOXES = sorted(path.stem for path in (TOP / "conf" / "sandbox").glob("*.yaml"))
 
 
 @pytest.fixture
@@ -58,3 +70,48 @@ def small_model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     getattr(transformers, f"{request.param}ForCausalLM")(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def docker_engine() -> Iterator[str]:
+    """The address of a Docker engine with the image: the one that is there, or a private one while it is needed."""
+    usual = "/var/run/docker.sock"
+    if given := os.environ.get("DOCKER_HOST") or (os.access(usual, os.W_OK) and f"unix://{usual}"):
+        yield given
+        return
+    home = cache() / "docker"
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "users").open("w") as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        was_there = subprocess.run([SCRIPT, "status"], capture_output=True, check=False).returncode == 0
+        started = subprocess.run([SCRIPT, "start"], capture_output=True, text=True, check=False)
+        if started.returncode:
+            pytest.skip(f"there is no Docker engine here: {started.stderr.strip()}")
+        address = started.stdout.strip()
+        os.environ["DOCKER_HOST"] = address
+        yield address
+        del os.environ["DOCKER_HOST"]
+        fcntl.flock(users, fcntl.LOCK_UN)
+        with suppress(BlockingIOError):  # another session uses it, and stops it
+            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not was_there:
+                subprocess.run([SCRIPT, "stop"], check=True)
+
+
+def _kinds() -> list[Any]:
+    marks = {"docker": [pytest.mark.docker]}
+    return [pytest.param(name, marks=marks.get(name, [])) for name in BOXES]
+
+
+@pytest.fixture(scope="module", params=_kinds())
+def boxes(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Each part of conf/sandbox, as its yaml says."""
+    from clawloop.build import part
+
+    if request.param == "docker":
+        request.getfixturevalue("docker_engine")
+    settings = yaml.safe_load((TOP / "conf" / "sandbox" / f"{request.param}.yaml").read_text())
+    sandboxes = part(settings | ({"warm": 1} if "warm" in settings else {}))
+    yield sandboxes
+    if request.param == "docker":
+        sandboxes.close()

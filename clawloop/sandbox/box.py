@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 import resource
 import time
 from collections.abc import Mapping, Sequence
@@ -10,11 +9,9 @@ from collections.abc import Mapping, Sequence
 from clawloop.protocols import InfrastructureError
 from clawloop.sandbox.cgroup import Group
 from clawloop.sandbox.process import run_process
+from clawloop.sandbox.surroundings import CANNOT_RUN, check_environment, limit_commands, most, refusal
 from clawloop.sandbox.workspace import Tree
 from clawloop.types import CommandResult, Limits, Snapshot
-
-_MOST_ARGUMENTS = 4096
-_CANNOT_RUN = 126  # the shell's code for a command that cannot be executed
 
 
 class Box:
@@ -40,7 +37,7 @@ class Box:
         self._launcher = launcher
         self._settings = settings
         self._seccomp = seccomp
-        self._prefix = ["/bin/sh", "-c", _limit_line(limits, per_process_memory=group is None), "box"]
+        self._prefix = ["/bin/sh", "-c", _first_line(limits, per_process_memory=group is None), "box"]
         self._oom_kills = 0
 
     def run(
@@ -56,8 +53,8 @@ class Box:
             InfrastructureError: the box broke.
             ValueError: `environment` is malformed.
         """
-        if not command or len(command) > _MOST_ARGUMENTS or any("\0" in word for word in command):
-            return CommandResult(_CANNOT_RUN, b"", b"box: not a valid command: empty, too long, or with a NUL\n")
+        if not_a_command := refusal(command):
+            return not_a_command
         settings = self._settings + pack(environment_options(environment or {}))
         seconds = self._limits.wall_s if timeout_s is None else timeout_s
         start = time.monotonic()
@@ -72,7 +69,7 @@ class Box:
             )
         except (OSError, UnicodeEncodeError) as error:
             if isinstance(error, UnicodeEncodeError) or error.errno == errno.E2BIG:
-                return CommandResult(_CANNOT_RUN, b"", b"box: not a valid command: too long, or not text\n")
+                return CommandResult(CANNOT_RUN, b"", b"box: not a valid command: too long, or not text\n")
             raise InfrastructureError(f"cannot start bubblewrap: {error.strerror}.") from error
         self._tree.reopen()
         stopped = ended.stopped
@@ -106,12 +103,8 @@ class Box:
 
 def environment_options(variables: Mapping[str, str]) -> list[str]:
     """Bwrap's options that set variables. Raises ValueError for a malformed name or value."""
-    options = []
-    for name, value in variables.items():
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or "\0" in value:
-            raise ValueError(f"environment variable {name!a} must have a plain name and a value without NUL.")
-        options += ["--setenv", name, value]
-    return options
+    check_environment(variables)
+    return [word for name, value in variables.items() for word in ("--setenv", name, value)]
 
 
 def pack(options: Sequence[str]) -> bytes:
@@ -119,30 +112,17 @@ def pack(options: Sequence[str]) -> bytes:
     return b"".join(os.fsencode(option) + b"\0" for option in options)
 
 
-def _limit_line(limits: Limits, *, per_process_memory: bool) -> str:
+def _first_line(limits: Limits, *, per_process_memory: bool) -> str:
     """A shell line that is the box's first process: it sets hard limits, runs "$@" as a child and returns its code.
 
     As first process of its pid namespace it ends the namespace, and all that runs in it, when it ends.
     """
-    line = [
-        "umask 022",
-        "ulimit -c 0",
-        f"ulimit -f {_most(resource.RLIMIT_FSIZE, limits.file_size) // 512}",
-        f"ulimit -n {_most(resource.RLIMIT_NOFILE, limits.open_files)}",
-        f"ulimit -S -t {_most(resource.RLIMIT_CPU, limits.cpu_s)}",
-        f"ulimit -H -t {_most(resource.RLIMIT_CPU, limits.cpu_s + 1)}",
-    ]
+    line = limit_commands(limits)
     if per_process_memory:
-        line.append(f"ulimit -v {_most(resource.RLIMIT_AS, limits.memory) // 1024}")
-    processes = _most(resource.RLIMIT_NPROC, limits.processes)
+        line.append(f"ulimit -v {most(resource.RLIMIT_AS, limits.memory) // 1024}")
+    processes = most(resource.RLIMIT_NPROC, limits.processes)
     line.append(f"ulimit -p {processes} 2>/dev/null || ulimit -u {processes}")  # dash has -p where bash has -u
     return "; ".join([*line, '(exec "$@")', "exit $?"])
-
-
-def _most(kind: int, wanted: int) -> int:
-    """`wanted`, or this process's own hard limit if that is lower: no process may raise it."""
-    hard = resource.getrlimit(kind)[1]
-    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
 def _last_line(text: bytes) -> str:

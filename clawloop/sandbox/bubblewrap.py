@@ -7,12 +7,10 @@ as a user id of its own.
 
 import os
 import platform
-import re
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
@@ -21,28 +19,11 @@ from clawloop.sandbox.box import Box, environment_options, pack
 from clawloop.sandbox.cgroup import open_group
 from clawloop.sandbox.folder import Folder, claim_folder, sweep
 from clawloop.sandbox.seccomp import deny_filter
+from clawloop.sandbox.surroundings import ENVIRONMENT, SHARED_MEMORY, check_hostname, limits_of
 from clawloop.sandbox.workspace import Tree
 from clawloop.types import Limits, Workspace
 
-_SHARED_MEMORY = 16 << 20
 _FREE = ("opt", "srv", "mnt")  # where nothing of a box's own lies
-_ENVIRONMENT = {
-    "PATH": "/usr/local/bin:/usr/bin:/bin",
-    "HOME": "/workspace",
-    "USER": "agent",
-    "LANG": "C.UTF-8",
-    "LC_ALL": "C.UTF-8",
-    "TZ": "UTC",
-    "TMPDIR": "/tmp",
-    "TERM": "dumb",
-    "PAGER": "cat",
-    "EDITOR": "false",
-    "GIT_PAGER": "cat",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "PYTHONHASHSEED": "0",
-}
 _CURE = (
     "allow user namespaces (`sysctl -w user.max_user_namespaces=15000`, on Debian also "
     "`kernel.unprivileged_userns_clone=1`, on Ubuntu `kernel.apparmor_restrict_unprivileged_userns=0`; "
@@ -76,7 +57,7 @@ class Bubblewrap:
         root: str | None = None,
         mounts: Mapping[str, str] | None = None,
     ) -> None:
-        self._limits = _limits(limits)
+        self._limits = limits_of(limits)
         self._program = _find("bwrap", "bubblewrap")
         self._drop = _find("setpriv", "util-linux") if os.geteuid() == 0 else ""
         self._seccomp = deny_filter(platform.machine())
@@ -109,9 +90,8 @@ class Bubblewrap:
             InfrastructureError: the machine refused what it granted before.
         """
         limits = limits or self._limits
-        if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?", hostname):
-            raise ValueError(f"host name {hostname!a} must be 1 to 63 letters, digits and inner hyphens.")
-        variables = environment_options({**_ENVIRONMENT, **workspace.environment})
+        check_hostname(hostname)
+        variables = environment_options({**ENVIRONMENT, **workspace.environment})
         with ExitStack() as stack:
             folder = stack.enter_context(claim_folder(limits, on_disk=on_disk))
             tree = Tree(folder.workspace, folder.user, limits)
@@ -171,15 +151,6 @@ class Bubblewrap:
         }
 
 
-def _limits(given: Limits | Mapping[str, float] | None) -> Limits:
-    if given is None or isinstance(given, Limits):
-        return given or Limits()
-    known = {field.name: field.type for field in fields(Limits)}
-    if unknown := sorted(set(given) - set(known)):
-        raise ValueError(f"sandbox limits have no {unknown[0]!r}; the names are {', '.join(known)}.")
-    return Limits(**{name: float(value) if name == "wall_s" else int(value) for name, value in given.items()})  # type: ignore[arg-type]
-
-
 def _find(program: str, package: str) -> str:
     path = shutil.which(program)
     if path is None:
@@ -236,7 +207,7 @@ def _mounts(folder: Folder, limits: Limits) -> list[str]:
     """The options that make the rest of the box's file system."""
     return [
         *("--proc", "/proc", "--dev", "/dev"),
-        *("--perms", "1777", "--size", str(_SHARED_MEMORY), "--tmpfs", "/dev/shm"),
+        *("--perms", "1777", "--size", str(SHARED_MEMORY), "--tmpfs", "/dev/shm"),
         *("--perms", "1777", "--size", str(limits.tmp), "--tmpfs", "/tmp"),
         *("--dir", "/run", "--dir", "/var", "--symlink", "../tmp", "/var/tmp"),
         *("--bind", str(folder.workspace), "/workspace"),

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 from clawloop.protocols import InfrastructureError
 
-_FLOOD = 16  # times the kept output
-_GRACE_S = 10.0
+FLOOD = 16
+"""A box is stopped at so many times the output that is kept."""
+GRACE_S = 10.0
+"""How long a killed box may take to be dead."""
 _PIECE = 1 << 16
 
 
@@ -94,9 +96,9 @@ class _Watch:
         while left:
             wait = deadline - time.monotonic()
             if wait <= 0 and stopped:
-                raise InfrastructureError(f"a box was still alive {_GRACE_S:g} s after it was killed.")
+                raise InfrastructureError(f"a box was still alive {GRACE_S:g} s after it was killed.")
             if wait <= 0:
-                stopped, deadline = "timeout", time.monotonic() + _GRACE_S
+                stopped, deadline = "timeout", time.monotonic() + GRACE_S
                 self._kill_init()
                 continue
             for fd, _ in poll.poll(wait * 1000 + 1):
@@ -105,8 +107,8 @@ class _Watch:
                     left.discard(fd)
                 elif fd == self._status and stopped:
                     self._kill_init()
-            if self._total > _FLOOD * self._output and not stopped:
-                stopped, deadline = "output", time.monotonic() + _GRACE_S
+            if self._total > FLOOD * self._output and not stopped:
+                stopped, deadline = "output", time.monotonic() + GRACE_S
                 self._kill_init()
         self._process.wait()
         stdout, stderr = (bytes(self._kept[fd]) for fd in self._streams)

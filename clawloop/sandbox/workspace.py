@@ -9,6 +9,7 @@ import os
 import stat
 import tempfile
 import unicodedata
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -83,14 +84,15 @@ class Tree:
             raise ValueError(f"cannot write {path!a} into the workspace: {error.strerror}.") from error
 
     def snapshot(self) -> Snapshot:
-        """Every regular file within the limits, every folder, and why the rest was refused.
+        """Every regular file within the limits, every folder, and why the rest was refused."""
+        return gather(self.entries())
+
+    def entries(self) -> Iterator[tuple[str, str, bytes]]:
+        """What there is, one by one: ("file", path, data), ("folder", path, b"") or (why it is refused, path, b"").
 
         At most `file_size` bytes a file, `workspace` bytes in all, and `workspace_files` entries; a folder that would
         go over the last is refused as too_large.
         """
-        files: dict[str, bytes] = {}
-        folders: list[str] = []
-        refused: dict[str, str] = {}
         room, entries = self._limits.workspace, self._limits.workspace_files
         pending: list[tuple[str, ...]] = [()]
         while pending:
@@ -99,38 +101,38 @@ class Tree:
             try:
                 folder = self._open(parts)
             except OSError:
-                refused[here] = "unreadable"
+                yield "unreadable", here, b""
                 continue
             try:
                 names = _names(folder, entries)
                 if names is None:
-                    refused[here] = "too_large"
+                    yield "too_large", here, b""
                     continue
                 entries -= len(names)
                 for name in names:
                     path = "/".join((*parts, name))
                     if not _plain(name) or len(path.encode()) > _LENGTH:
-                        refused[_printable(path)] = "bad_name"
+                        yield "bad_name", _printable(path), b""
                         continue
                     status = os.lstat(name, dir_fd=folder)
                     reason = _kind(status.st_mode)
                     if reason == "directory" and len(parts) + 1 < _DEPTH:
-                        folders.append(path)
+                        yield "folder", path, b""
                         pending.append((*parts, name))
                     elif reason == "directory" or (not reason and status.st_size > min(self._limits.file_size, room)):
-                        refused[path] = "too_large"
+                        yield "too_large", path, b""
                     elif reason:
-                        refused[path] = reason
+                        yield reason, path, b""
                     else:
                         try:
-                            files[path] = _read(folder, name, status.st_size, path)
+                            data = _read(folder, name, status.st_size, path)
                         except OSError:
-                            refused[path] = "unreadable"
+                            yield "unreadable", path, b""
                         else:
                             room -= status.st_size
+                            yield "file", path, data
             finally:
                 os.close(folder)
-        return Snapshot(dict(sorted(files.items())), tuple(sorted(folders)), dict(sorted(refused.items())))
 
     def fits(self) -> bool:
         """Whether the tree is within `workspace` bytes on disk and `workspace_files` entries, and can be measured."""
@@ -190,6 +192,21 @@ class Tree:
             view = memoryview(data)
             while view:
                 view = view[file.write(view) :]
+
+
+def gather(entries: Iterable[tuple[str, str, bytes]]) -> Snapshot:
+    """The snapshot of what `Tree.entries` said, sorted."""
+    files: dict[str, bytes] = {}
+    folders: list[str] = []
+    refused: dict[str, str] = {}
+    for kind, path, data in entries:
+        if kind == "file":
+            files[path] = data
+        elif kind == "folder":
+            folders.append(path)
+        else:
+            refused[path] = kind
+    return Snapshot(dict(sorted(files.items())), tuple(sorted(folders)), dict(sorted(refused.items())))
 
 
 def remove_tree(folder: Path) -> None:

@@ -3,15 +3,12 @@
 import pytest
 
 from clawloop.protocols import Sandboxes
-from clawloop.sandbox.bubblewrap import Bubblewrap
 from clawloop.types import Limits, Workspace
 
-FACTORIES = {"bubblewrap": Bubblewrap}
 
-
-@pytest.fixture(scope="module", params=sorted(FACTORIES))
-def sandboxes(request: pytest.FixtureRequest) -> Sandboxes:
-    return FACTORIES[request.param]()
+@pytest.fixture(scope="module")
+def sandboxes(boxes) -> Sandboxes:
+    return boxes
 
 
 def sh(box, line, **options):
@@ -122,3 +119,67 @@ def test_a_workspace_over_its_limits_is_refused(sandboxes):
     many = Workspace({f"{i}": b"" for i in range(50)})
     with pytest.raises(ValueError), sandboxes.open(many, Limits(workspace_files=20)):
         pytest.fail("opened")
+
+
+def test_file_size_open_files_and_processor_time(sandboxes):
+    limits = Limits(file_size=1 << 20, open_files=32, cpu_s=1)
+    with sandboxes.open(Workspace(), limits) as box:
+        assert sh(box, "head -c 1048576 /dev/zero > fits").exit_code == 0
+        assert sh(box, "truncate -s 1T big").exit_code != 0
+        assert sh(box, "head -c 2000000 /dev/zero > big; wc -c < big").stdout == b"1048576\n"
+        program = "import os\nfor i in range(100): os.open('/', 0)"
+        assert b"Too many open files" in box.run(["python3", "-c", program]).stderr
+        spin = sh(box, "while :; do :; done", timeout_s=15)
+        assert (spin.exit_code, spin.stopped) == (152, "")  # SIGXCPU
+
+
+def test_the_hard_limits_cannot_be_raised(sandboxes):
+    with sandboxes.open(Workspace(), Limits(open_files=32)) as box:
+        assert sh(box, "ulimit -n 32").exit_code == 0
+        assert sh(box, "ulimit -n 33").exit_code != 0
+
+
+def test_memory(sandboxes):
+    hog = "a = bytearray({} << 20); print(len(a) >> 20)"
+    with sandboxes.open(Workspace(), Limits(memory=128 << 20)) as box:
+        assert box.run(["python3", "-c", hog.format(40)]).stdout == b"40\n"
+        result = box.run(["python3", "-c", hog.format(400)])
+        assert result.exit_code != 0 and result.stdout == b""
+        if sandboxes.enforced["memory"] == "tree":
+            assert (result.exit_code, result.stopped) == (None, "memory")
+            hogs = "python3 -c 'a = bytearray(60 << 20); import time; time.sleep(2)' & " * 4
+            assert sh(box, hogs + "wait").stopped == "memory"
+        assert sh(box, "echo fine").stdout == b"fine\n"  # the box outlives it
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_the_workspace_is_bounded(sandboxes, on_disk):
+    limits = Limits(workspace=2 << 20, workspace_files=100, file_size=1 << 20)
+    with sandboxes.open(Workspace(), limits, on_disk=on_disk) as box:
+        fill = sh(box, "for i in 1 2 3 4; do head -c 1000000 /dev/zero > $i || echo no; done")
+        many = sh(box, "rm -f *; i=0; while [ $i -lt 200 ]; do : > f$i || exit 9; i=$((i+1)); done")
+        if sandboxes.enforced["workspace"] == "tmpfs" and not on_disk:
+            assert b"No space left" in fill.stderr and fill.stopped == ""
+            assert many.exit_code not in (0, None)
+        else:
+            assert (fill.exit_code, fill.stopped) == (None, "workspace")
+            assert (many.exit_code, many.stopped) == (None, "workspace")
+        assert sh(box, "rm -f *; echo ok > a").exit_code == 0
+
+
+def test_tmp_and_shared_memory_are_bounded(sandboxes):
+    with sandboxes.open(Workspace(), Limits(tmp=1 << 20)) as box:
+        assert sh(box, "head -c 900000 /dev/zero > /tmp/a").exit_code == 0
+        assert b"No space left" in sh(box, "head -c 3000000 /dev/zero > /tmp/a").stderr
+        fill = sh(box, "for i in 1 2 3; do head -c 8000000 /dev/zero > /dev/shm/$i; done")
+        assert b"No space left" in fill.stderr
+
+
+def test_snapshot_is_bounded(sandboxes):
+    limits = Limits(workspace=1 << 20, workspace_files=60, file_size=1 << 19)
+    with sandboxes.open(Workspace(), limits) as box:
+        sh(box, "truncate -s 400k a b c; truncate -s 512k d; mkdir m; cd m; for i in $(seq 40); do : > $i; done")
+        snapshot = box.snapshot()
+        assert sum(map(len, snapshot.files.values())) <= 1 << 20
+        assert {"a", "b"} <= set(snapshot.files) and snapshot.refused["c"] == snapshot.refused["d"] == "too_large"
+        assert box.run(["truncate", "-s", "1000k", "a"]).exit_code != 0

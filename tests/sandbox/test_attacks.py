@@ -13,22 +13,22 @@ from pathlib import Path
 import pytest
 
 from clawloop.rollout.grade import GraderError, SandboxGrader
-from clawloop.sandbox.bubblewrap import Bubblewrap
 from clawloop.types import Card, Contract, FieldResult, Limits, Snapshot, Task, Verifier, Workspace
 
 ROOT = os.geteuid() == 0
 KEY = '{"total": 4}'
 
 
-@pytest.fixture(scope="module")
-def boxes() -> Bubblewrap:
-    return Bubblewrap()
-
-
 @pytest.fixture
 def box(boxes):
     with boxes.open(Workspace(), Limits(wall_s=15, processes=48, memory=256 << 20)) as box:
         yield box
+
+
+@pytest.fixture(scope="module")
+def standing(boxes) -> int:
+    """How many processes are in a box besides the command's own."""
+    return {"Bubblewrap": 1, "Docker": 3}[type(boxes).__name__]
 
 
 def sh(box, line, **options):
@@ -46,14 +46,18 @@ def outside(*command: str, **options) -> subprocess.CompletedProcess[bytes]:
 # --- reading what is not the agent's ---------------------------------------------------------------------------
 
 
-def test_host_files_are_not_there(box, tmp_path):
+def test_host_files_are_not_there(boxes, box, tmp_path):
     (tmp_path / "answer.json").write_text(KEY)
     assert outside("cat", str(tmp_path / "answer.json")).stdout == KEY.encode()
     assert sh(box, f"cat {tmp_path}/answer.json").exit_code == 1
     find = "find / -path /usr -prune -o -path /proc -prune -o -name '*.json' -print 2>/dev/null"
     assert sh(box, find).stdout == b""
     assert sh(box, f"echo 1 > /tmp/answer.json; {find}").stdout == b"/tmp/answer.json\n"
-    assert sh(box, "ls -d /root /home /sys /boot /mnt /opt /srv 2>/dev/null").stdout == b""
+    shown = (
+        b"" if type(boxes).__name__ == "Bubblewrap" else b"/root\n/sys\n"
+    )  # an image has its own root, engines show /sys
+    assert sh(box, "ls -d /root /home /sys /boot /mnt /opt /srv 2>/dev/null").stdout == shown
+    assert sh(box, "ls -A /root").stdout == b""
     assert b"agent" in sh(box, "cat /etc/passwd").stdout
     assert sh(box, "cat /etc/shadow").exit_code == 1
 
@@ -64,10 +68,12 @@ def test_the_callers_secrets_are_not_in_sight(box, monkeypatch):
     assert b"s3cret-value" not in sh(box, "env; cat /proc/*/environ").stdout
 
 
-def test_the_hosts_processes_are_not_in_sight(box):
-    assert sh(box, "ls -d /proc/[0-9]* | wc -l").stdout.strip() in (b"3", b"4")
-    assert sh(box, "cat /proc/1/cmdline").stdout.startswith(b"/bin/sh\0-c\0umask")
-    assert sh(box, f"test -e /proc/{os.getpid()}/cmdline").exit_code == (1 if os.getpid() > 4 else 0)
+def test_the_hosts_processes_are_not_in_sight(box, standing):
+    own = int(sh(box, "ls -d /proc/[0-9]* | wc -l").stdout) - standing
+    assert own in (2, 3)
+    first = sh(box, "cat /proc/1/cmdline").stdout
+    assert first.startswith((b"/bin/sh\0-c\0umask", b"/sbin/docker-init\0--\0/bin/bash\0"))
+    assert not any(b"pytest" in sh(box, f"cat /proc/{pid}/cmdline").stdout for pid in (os.getpid(), os.getppid()))
 
 
 KERNEL = ["/dev/kmsg", "/dev/mem", "/dev/vda", "/dev/kvm", "/dev/fuse", "/proc/kcore", "/sys/kernel"]
@@ -214,11 +220,11 @@ def test_no_nested_namespaces_and_no_clock(box):
 
 
 @pytest.mark.parametrize("bomb", ["f() { f | f & }; f; sleep 20", "while :; do sleep 20 & done"])
-def test_fork_bombs_end_at_the_deadline(box, bomb):
+def test_fork_bombs_end_at_the_deadline(box, bomb, standing):
     result = sh(box, bomb, timeout_s=1)
     assert result.exit_code is None or b"fork" in result.stderr.lower()
     assert result.seconds < 10
-    assert sh(box, "ls -d /proc/[0-9]* | wc -l").stdout.strip() in (b"3", b"4")
+    assert int(sh(box, "ls -d /proc/[0-9]* | wc -l").stdout) - standing in (2, 3)
 
 
 def test_the_number_of_processes_is_bounded(box):
@@ -437,13 +443,13 @@ def test_a_verdict_written_by_the_agent_has_no_effect(boxes, box):
     assert graded(boxes, box, line) == "missing"
 
 
-def test_the_verifier_has_no_network_and_no_agent_processes(boxes):
+def test_the_verifier_has_no_network_and_no_agent_processes(boxes, standing):
     program = (
         "import json, os, socket\n"
         "n = sum(p.isdigit() for p in os.listdir('/proc'))\n"
         "try: socket.create_connection(('192.0.2.1', 9), 2); net = 'reached'\n"
         "except OSError: net = None\n"
-        "print(json.dumps({'fields': {'net': net, 'alone': None if n == 2 else str(n)}}))"
+        f"print(json.dumps({{'fields': {{'net': net, 'alone': None if n == {standing + 1} else str(n)}}}}))"
     )
     assert SandboxGrader(boxes)(task(program), Snapshot({})).passed
 
