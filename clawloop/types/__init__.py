@@ -19,7 +19,17 @@ from clawloop.types.task import (
     Verifier,
     Workspace,
 )
-from clawloop.types.trajectory import Completion, Message, Request, Stop, TokenTrace, Trajectory, Turn
+from clawloop.types.trajectory import (
+    Completion,
+    Message,
+    Request,
+    Stop,
+    TokenTrace,
+    Tool,
+    ToolCall,
+    Trajectory,
+    Turn,
+)
 
 __all__ = [
     "Assignment",
@@ -53,6 +63,8 @@ __all__ = [
     "Task",
     "TaskPool",
     "TokenTrace",
+    "Tool",
+    "ToolCall",
     "Trajectory",
     "Turn",
     "Verdict",
