@@ -19,7 +19,9 @@ _PARAMETER = re.compile(r"<parameter=([^>\s]+)>\n?(.*?)\n?</parameter>", re.DOTA
 class Format(Protocol):
     """Reads a reply; `name(n)` makes the id of its n-th call."""
 
-    def read(self, text: str, tools: Sequence[Tool], name: Callable[[int], str]) -> Reply: ...
+    def read(self, text: str, tools: Sequence[Tool], name: Callable[[int], str]) -> Reply:
+        """Thinking, text and calls."""
+        ...
 
 
 class Plain:
@@ -59,9 +61,7 @@ def _thinking(text: str) -> tuple[str, str]:
     return inside.strip().removeprefix("<think>").strip(), rest.strip()
 
 
-def _read(
-    text: str, tools: Sequence[Tool], name: Callable[[int], str], parse: Callable[[str], _Call | None]
-) -> Reply:
+def _read(text: str, tools: Sequence[Tool], name: Callable[[int], str], parse: Callable[[str], _Call | None]) -> Reply:
     thinking, content = _thinking(text)
     if not tools:
         return Reply(thinking, content)
@@ -78,9 +78,14 @@ def _read(
     return Reply(thinking, content, tuple(calls))
 
 
+def _no_number(name: str) -> float:
+    """NaN and Infinity are no JSON."""
+    raise ValueError(name)
+
+
 def _from_json(block: str) -> _Call | None:
     try:
-        call = json.loads(block, parse_constant=float.fromhex)
+        call = json.loads(block, parse_constant=_no_number)
     except (ValueError, RecursionError):
         return None
     if not isinstance(call, dict) or not isinstance(call.get("name"), str) or not call["name"]:
@@ -102,6 +107,6 @@ def _value(text: str, schema: Any) -> Any:
     if not isinstance(schema, dict) or schema.get("type", "string") == "string":
         return text
     try:
-        return json.loads(text, parse_constant=float.fromhex)
+        return json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError):
         return text

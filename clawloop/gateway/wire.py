@@ -3,11 +3,13 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import msgspec
 
 from clawloop.types import Message, Stop, Tool, ToolCall
+
+T = TypeVar("T")
 
 PIECE = 256
 """Characters of a text in one event of a stream."""
@@ -51,7 +53,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A reply as it goes back. `index` is the call's number in its session, `cut` whether it met the limit of tokens."""
+    """A reply as it goes back. `index` is the call's number in its session, `cut` that it met the limit of tokens."""
 
     index: int
     model: str
@@ -70,7 +72,7 @@ class Dialect(Protocol):
     ping: bytes
 
     def key(self, headers: Mapping[str, str], query: Mapping[str, str]) -> str | None: ...
-    def decode(self, body: Mapping[str, Any], path: Mapping[str, str]) -> Ask: ...
+    def decode(self, body: Mapping[str, Any], path: str) -> Ask: ...
     def encode(self, answer: Answer) -> dict[str, Any]: ...
     def stream(self, answer: Answer) -> Iterator[bytes]: ...
     def error(self, refusal: Refusal) -> dict[str, Any]: ...
@@ -85,7 +87,7 @@ def refuse(message: str) -> NoReturn:
     raise Refusal(400, message)
 
 
-def shape[T](body: Mapping[str, Any], kind: type[T]) -> T:
+def shape(body: Mapping[str, Any], kind: type[T]) -> T:
     """The fields of a request that matter, typed; others are left alone."""
     try:
         return msgspec.convert(body, kind)

@@ -1,6 +1,7 @@
 """Conversations as tokens: what was sampled stays as it was sampled."""
 
 import json
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -52,7 +53,7 @@ class Chat:
         return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def _render(self, messages: list[dict[str, Any]], tools: tuple[Tool, ...]) -> str:
-        functions = [
+        functions: list[dict[Any, Any] | Callable[..., Any]] = [
             {
                 "type": "function",
                 "function": {

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from clawloop.gateway.openai import OpenAI
 from clawloop.gateway.wire import Answer, Ask, Refusal, demand, event, pieces, positive, refuse, schema, shape, taken
 from clawloop.types import Message, Tool, ToolCall
 
@@ -67,17 +68,13 @@ class _Request(Struct):
     stream: bool | None = None
 
 
-class Chat:
+class Chat(OpenAI):
     """The codec."""
 
     name = "chat"
     ping = b": ping\n\n"
 
-    def key(self, headers: Mapping[str, str], query: Mapping[str, str]) -> str | None:
-        """The bearer token."""
-        return headers.get("authorization", "").removeprefix("Bearer ").strip() or None
-
-    def decode(self, body: Mapping[str, Any], path: Mapping[str, str]) -> Ask:
+    def decode(self, body: Mapping[str, Any], path: str) -> Ask:
         """Read a request."""
         demand(body, _HARMLESS)
         request = shape(body, _Request)
@@ -130,13 +127,6 @@ class Chat:
             yield event(head | {"choices": [], "usage": _usage(answer)})
         yield b"data: [DONE]\n\n"
 
-    def error(self, refusal: Refusal) -> dict[str, Any]:
-        """OpenAI's error object."""
-        kind = {401: "authentication_error", 404: "not_found_error"}.get(
-            refusal.status, "invalid_request_error" if refusal.status < 500 else "server_error"
-        )
-        return {"error": {"message": refusal.message, "type": kind, "param": None, "code": refusal.code}}
-
     def broken(self, refusal: Refusal) -> bytes:
         """An error in the middle of a stream."""
         return event(self.error(refusal))
@@ -144,14 +134,6 @@ class Chat:
     def count(self, tokens: int) -> dict[str, Any]:
         """The protocol has no such call."""
         raise Refusal(404, "Chat Completions counts no tokens beforehand.", "not_found")
-
-    def models(self, name: str) -> dict[str, Any]:
-        """The list of one model."""
-        return {"object": "list", "data": [self.model(name)]}
-
-    def model(self, name: str) -> dict[str, Any]:
-        """The model."""
-        return {"id": name, "object": "model", "created": 0, "owned_by": "clawloop"}
 
     @staticmethod
     def _head(answer: Answer, kind: str) -> dict[str, Any]:
