@@ -82,9 +82,10 @@ class Exchange:
             body = _parsed(raw)
             ask = self._dialect.decode(body, path)
             future = await session.ask(place, ask, body)
+            both: set[asyncio.Future[Any]] = {future, gone}
             patience = self._ping_s if ask.stream else None
             while not future.done() and not gone.done():
-                done, _ = await asyncio.wait({future, gone}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(both, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
                 if not done:
                     if not started:
                         await _start(send, 200, _EVENTS)

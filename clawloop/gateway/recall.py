@@ -30,27 +30,31 @@ class Recall:
         self._after: dict[bytes, list[int]] = defaultdict(list)
         self._delivered: set[int] = set()
 
-    def add(self, index: int, messages: Sequence[Message], reply: Reply, ids: tuple[int, ...]) -> None:
-        """Remember the reply of call `index` to `messages`, as `restore` gave them."""
+    def add(self, index: int, chain: bytes, reply: Reply, ids: tuple[int, ...]) -> None:
+        """Remember the reply of call `index` to the conversation that `restore` named `chain`."""
         key = _key(reply.content, reply.calls)
         self._ids[index], self._keys[index] = ids, key
         self._by_key[key].append(index)
         self._by_call |= {call.id: index for call in reply.calls}
-        self._after[_chains(messages)[-1]].append(index)
+        self._after[chain].append(index)
 
     def delivered(self, index: int) -> None:
         """The client has the reply, and may be expected to send it back."""
         self._delivered.add(index)
 
-    def restore(self, messages: Sequence[Message], note: bool = True) -> tuple[Message, ...]:
-        """The messages with the ids of every reply that is one of ours; `note` what was changed or left out."""
+    def restore(self, messages: Sequence[Message], note: bool = True) -> tuple[tuple[Message, ...], bytes]:
+        """The messages with the ids of every reply that is one of ours, and a name for this conversation.
+
+        `note` what was changed or left out.
+        """
         restored: list[Message] = []
         used: set[int] = set()
         rewritten: set[int] = set()
         dropped: set[int] = set()
         chain = b""
         for message in self._joined(messages):
-            expected = [index for index in self._after.get(chain, ()) if index in self._delivered]
+            index: int | None = None
+            expected = [i for i in self._after.get(chain, ()) if i in self._delivered]
             if message.role == "assistant":
                 index = self._find(message, expected, used)
                 if index is None:
@@ -62,11 +66,11 @@ class Recall:
             elif message.role != "system":
                 dropped.update(expected[-1:])
             restored.append(message)
-            chain = _link(chain, message)
+            chain = _link(chain, message, index)
         if note:
             self.rewritten |= rewritten
             self.dropped |= dropped
-        return tuple(restored)
+        return tuple(restored), chain
 
     def _joined(self, messages: Sequence[Message]) -> list[Message]:
         """A reply whose calls came in several messages, with results between them, is one again."""
@@ -104,16 +108,11 @@ def _canonical(arguments: str) -> str:
         return arguments
 
 
-def _link(chain: bytes, message: Message) -> bytes:
+def _link(chain: bytes, message: Message, index: int | None) -> bytes:
     """The name of a conversation that is one message longer. System messages may change from call to call."""
     if message.role == "system":
         return chain
-    said = (message.role, message.ids or message.content, [(c.name, c.arguments) for c in message.calls])
-    return blake2b(chain + repr(said if message.ids is None else said[:2]).encode(), digest_size=16).digest()
-
-
-def _chains(messages: Iterable[Message]) -> list[bytes]:
-    chains = [b""]
-    for message in messages:
-        chains.append(_link(chains[-1], message))
-    return chains
+    said = (
+        index if index is not None else (message.role, message.content, [(c.name, c.arguments) for c in message.calls])
+    )
+    return blake2b(chain + repr(said).encode(), digest_size=16).digest()

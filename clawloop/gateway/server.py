@@ -129,15 +129,13 @@ class Gateway:
                 post("/v1/responses/input_tokens", _RESPONSES, counts=True),
                 post("/v1/messages", _MESSAGES),
                 post("/v1/messages/count_tokens", _MESSAGES, counts=True),
-                post("/v1beta/models/{model}:generateContent", _GEMINI),
-                post("/v1beta/models/{model}:streamGenerateContent", _GEMINI),
-                post("/v1beta/models/{model}:countTokens", _GEMINI, counts=True),
-                Route("/v1/models", self._models),
-                Route("/v1/models/{model:path}", self._models),
-                Route("/v1beta/models", self._models),
-                Route("/v1beta/models/{model:path}", self._models),
+                post("/{version}/models/{model}:generateContent", _GEMINI),
+                post("/{version}/models/{model}:streamGenerateContent", _GEMINI),
+                post("/{version}/models/{model}:countTokens", _GEMINI, counts=True),
+                Route("/{version}/models", self._models),
+                Route("/{version}/models/{model:path}", self._models),
             ],
-            exception_handlers={HTTPException: self._lost},
+            exception_handlers={HTTPException: self._lost, Exception: self._lost},
         )
 
     def _find(self, key: str | None) -> Session:
@@ -166,7 +164,7 @@ class Gateway:
 
 def _spoken(http: HttpRequest) -> Dialect:
     path = http.url.path
-    if path.startswith("/v1beta"):
+    if path.startswith("/v1beta") or "x-goog-api-key" in http.headers:
         return _GEMINI
     if path.startswith("/v1/messages") or "anthropic-version" in http.headers:
         return _MESSAGES

@@ -105,7 +105,7 @@ class Session:
             if room > 0:
                 break
             await asyncio.wait(self._waiting.values(), return_when=asyncio.FIRST_COMPLETED)
-        request, ignored = self._request(ask, room)
+        request, ignored, chain = self._request(ask, room)
         index, self._turns = self._turns, self._turns + 1
         request = replace(request, seed=self._noise(index))
         self._write(place, index=index, messages=request.messages, tools=request.tools, ignored=ignored)
@@ -114,12 +114,19 @@ class Session:
         future: asyncio.Future[Answer] = loop.create_future()
         self._waiting[place] = future
         timer = loop.call_later(self.budget.wall_s - self._elapsed(), self._expire, future)
-        future.add_done_callback(lambda done: (timer.cancel(), done.cancelled() or done.exception()))
+
+        def settle(done: "asyncio.Future[Answer]") -> None:
+            """Stop the clock; an error that nobody waits for any more is no news."""
+            timer.cancel()
+            if not done.cancelled():
+                done.exception()
+
+        future.add_done_callback(settle)
 
         def arrived(outcome: Completion | BaseException) -> None:
             self._reserved -= request.max_tokens
             self._waiting.pop(place, None)
-            self._arrived(place, index, ask, body, request, outcome, future)
+            self._arrived(place, index, chain, ask, body, request, outcome, future)
 
         threading.Thread(target=_work, args=(self._policy, request, loop, arrived), daemon=True).start()
         return future
@@ -188,11 +195,11 @@ class Session:
         if self._used >= budget.tokens:
             raise _bounded(f"{budget.tokens} tokens", Stop.TOKENS)
 
-    def _request(self, ask: Ask, room: int, note: bool = True) -> tuple[Request, tuple[str, ...]]:
-        """What the policy is asked, and which fields have no effect on it."""
+    def _request(self, ask: Ask, room: int, note: bool = True) -> tuple[Request, tuple[str, ...], bytes]:
+        """What the policy is asked, which fields have no effect on it, and the name of the conversation."""
         messages = ask.messages if ask.previous is None else self._continued(ask.previous, ask.messages)
         limit = min(room, self.budget.reply_tokens, ask.max_tokens or room)
-        own, tempered = self._client_sampling, {name: ask.sampling.get(name) for name in _TEMPERED}
+        own = self._client_sampling
         if own:
             other = sorted(set(ask.sampling) - {*_TEMPERED, "seed"})
             if other:
@@ -200,9 +207,11 @@ class Session:
         ignored = (*ask.ignored, *(name for name in ask.sampling if not own or name not in _TEMPERED))
         if ask.max_tokens is not None and limit < ask.max_tokens:
             ignored = (*ignored, "max_tokens")
-        restored = self._recall.restore(settled(messages), note)
+        restored, chain = self._recall.restore(settled(messages), note)
         request = Request(restored, self.key[:16], self._seed, limit, ask.tools, ask.stop)
-        return (replace(request, **tempered) if own else request), ignored
+        if own:
+            request = replace(request, temperature=ask.sampling.get("temperature"), top_p=ask.sampling.get("top_p"))
+        return request, ignored, chain
 
     def _continued(self, index: int, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """The conversation up to the reply of call `index`, and what is added; new instructions replace the old."""
@@ -226,6 +235,7 @@ class Session:
         self,
         place: int,
         index: int,
+        chain: bytes,
         ask: Ask,
         body: Mapping[str, Any],
         request: Request,
@@ -247,7 +257,7 @@ class Session:
                 failed = Refusal(400, said, "context_length_exceeded", Stop.CONTEXT)
         if isinstance(outcome, Completion) and failed is None:
             reply = self._read(outcome, request.tools, index)
-            self._recall.add(index, request.messages, reply, outcome.ids)
+            self._recall.add(index, chain, reply, outcome.ids)
             if not future.done():
                 self._stop = None if self._stop is Stop.CONTEXT else self._stop
                 sizes = len(outcome.prompt_ids), len(outcome.ids)

@@ -1,4 +1,4 @@
-"""Gemini: POST /v1beta/models/MODEL:generateContent, :streamGenerateContent, :countTokens."""
+"""Gemini: POST /v1beta/models/MODEL:generateContent, :streamGenerateContent, :countTokens, also under /v1."""
 
 import json
 from collections.abc import Iterator, Mapping
