@@ -1,6 +1,7 @@
 """Gemini: POST /v1beta/models/MODEL:generateContent, :streamGenerateContent, :countTokens, also under /v1."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -28,6 +29,10 @@ _SAMPLING = {
     "frequencyPenalty": "frequency_penalty",
 }
 _STATUS = {401: "UNAUTHENTICATED", 404: "NOT_FOUND", 413: "INVALID_ARGUMENT", 500: "INTERNAL", 503: "UNAVAILABLE"}
+
+
+_OPAQUE = {"args", "response", "parameters", "parametersJsonSchema", "responseSchema", "responseJsonSchema", "labels"}
+_UNDERSCORE = re.compile(r"(?<=\w)_([a-z])")
 
 
 class _Call(Struct):
@@ -95,6 +100,7 @@ class Gemini:
 
     def decode(self, body: Mapping[str, Any], path: str) -> Ask:
         """Read a request; one that counts may hold the request that it is about."""
+        body = _camel(body)
         inner = body.get("generateContentRequest")
         body = inner if isinstance(inner, dict) else body
         demand(body, _HARMLESS)
@@ -172,6 +178,16 @@ class Gemini:
             "version": "1",
             "supportedGenerationMethods": methods,
         }
+
+
+def _camel(value: Any) -> Any:
+    """Fields in camel case, as the protocol lets clients write them either way; what is the user's own is left alone."""
+    if isinstance(value, list):
+        return [_camel(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    named = {_UNDERSCORE.sub(lambda found: found[1].upper(), name): item for name, item in value.items()}
+    return {name: item if name in _OPAQUE else _camel(item) for name, item in named.items()}
 
 
 def _parts(raw: list[dict[str, Any]], at: str) -> list[_Part]:
