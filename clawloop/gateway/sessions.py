@@ -53,7 +53,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """All of an episode. `stop` is the bound that ended it, `error` says that the policy broke: then no reward."""
+    """All of an episode.
+
+    `stop` is the bound that refused or cut the last reply, if one did. `error` says that the policy broke: then there
+    is no reward. `rewritten` and `dropped` count the replies that the client changed and those that it left out.
+    """
 
     calls: tuple[Call, ...]
     stop: Stop | None
@@ -258,8 +262,11 @@ class Session:
         if isinstance(outcome, Completion) and failed is None:
             reply = self._read(outcome, request.tools, index)
             self._recall.add(index, chain, reply, outcome.ids)
+            if outcome.finish == "length" and self._used >= self.budget.tokens:
+                self._stop = Stop.TOKENS
+            elif outcome.finish == "context" or self._stop is Stop.CONTEXT:
+                self._stop = Stop.CONTEXT if outcome.finish == "context" else None
             if not future.done():
-                self._stop = None if self._stop is Stop.CONTEXT else self._stop
                 sizes = len(outcome.prompt_ids), len(outcome.ids)
                 future.set_result(
                     Answer(index, ask.model, reply, outcome.finish != "stop", *sizes, int(time.time()), body)

@@ -114,7 +114,7 @@ class HfPolicy:
 
         Raises:
             InfrastructureError: the engine broke.
-            RequestError: the request asks for a stop text, another temperature, or tools that the template does not know.
+            RequestError: the request asks for a stop text or another distribution, or the template knows no tools.
         """
         self._refuse(request)
         prompt_ids = self.chat.prompt_ids(request.messages, request.tools)

@@ -181,7 +181,7 @@ class Gemini:
 
 
 def _camel(value: Any) -> Any:
-    """Fields in camel case, as the protocol lets clients write them either way; what is the user's own is left alone."""
+    """Fields in camel case; the protocol lets clients write them either way. What is the user's own is left alone."""
     if isinstance(value, list):
         return [_camel(item) for item in value]
     if not isinstance(value, dict):
