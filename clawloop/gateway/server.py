@@ -73,6 +73,8 @@ class Gateway:
         sockets: list[socket.socket] = []
         if self._host is not None:
             sockets.append(socket.create_server((self._host, self._port)))
+            # connections inherit it; asyncio sets it only on sockets that were made with the protocol's number
+            sockets[-1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._port = sockets[-1].getsockname()[1]
         if self._unix is not None:
             sockets.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
