@@ -132,7 +132,7 @@ class Session:
             self._waiting.pop(place, None)
             self._arrived(place, index, chain, ask, body, request, outcome, future)
 
-        threading.Thread(target=_work, args=(self._policy, request, loop, arrived), daemon=True).start()
+        threading.Thread(target=_work, args=(self._policy, request, loop, arrived), name="call", daemon=True).start()
         return future
 
     async def count(self, ask: Ask) -> int:

@@ -139,6 +139,9 @@ def test_a_fault_of_the_program_reaches_whoever_closes_the_session(opened: Sessi
     assert send(gateway, "chat", minimal("chat"), session.key).status_code == 500
     with pytest.raises(ZeroDivisionError, match="a bug"):
         gateway.close(session)
+    for thread in threading.enumerate():
+        if thread.name == "call":
+            thread.join(10)
 
 
 def test_what_the_policy_cannot_do_is_refused_and_breaks_nothing(opened: Sessions, gateway: Gateway) -> None:
