@@ -33,12 +33,23 @@ class InfrastructureError(Exception):
     """A sandbox or an engine broke. The trial says nothing about the agent: its reward is None."""
 
 
+class RequestError(ValueError):
+    """A request asks for what this policy cannot do. Nothing was sampled, and the policy is not broken."""
+
+
 class Agent(Protocol):
     """What a harness talks to. `complete` may be called from many threads at once; `version` names theta."""
 
     @property
     def version(self) -> str: ...
     def complete(self, request: Request) -> Completion: ...
+
+
+@runtime_checkable
+class Counter(Protocol):
+    """A policy that can say how many tokens a request's prompt has."""
+
+    def count(self, request: Request) -> int: ...
 
 
 class Policy(Agent, Protocol):

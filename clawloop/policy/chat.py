@@ -1,10 +1,14 @@
 """Conversations as tokens: what was sampled stays as it was sampled."""
 
+import json
+from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from clawloop.types import Message
+from clawloop.protocols import RequestError
+from clawloop.types import Message, Tool
 
 _MARK = "\u2063reply\u2063"
 
@@ -13,7 +17,8 @@ class Chat:
     """Renders messages with a tokenizer's own chat template, one turn at a time.
 
     A template is asked for text only up to the first reply and between replies, so that the tokens of a reply are
-    never decoded and encoded again. It must be one that does not rewrite earlier turns.
+    never decoded and encoded again. It must be one that does not rewrite earlier turns. Messages between two replies
+    are rendered together, since a template may set several results of tools into one turn.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -26,31 +31,74 @@ class Chat:
         self._opening = lru_cache(maxsize=4096)(self._encode_opening)
         self._bridge = lru_cache(maxsize=4096)(self._encode_bridge)
 
-    def prompt_ids(self, messages: tuple[Message, ...]) -> tuple[int, ...]:
-        """The token ids of a conversation that waits for a reply."""
-        first = next((i for i, m in enumerate(messages) if m.ids is not None), len(messages))
-        ids = list(self._opening(tuple((m.role, m.content) for m in messages[:first])))
-        for i in range(first, len(messages)):
-            message = messages[i]
-            if message.ids is not None:
-                ids += message.ids if message.ids[-1:] == (self.end,) else (*message.ids, self.end)
-            else:
-                ids += self._bridge(message.role, message.content)
+    def prompt_ids(self, messages: tuple[Message, ...], tools: tuple[Tool, ...] = ()) -> tuple[int, ...]:
+        """The token ids of a conversation that waits for a reply.
+
+        Raises:
+            RequestError: there are tools, and the template has no place for them.
+        """
+        if tools and "tools" not in str(self.tokenizer.chat_template):
+            raise RequestError(
+                f"tools: the chat template of {self.tokenizer.name_or_path} has no place for tools; leave them out."
+            )
+        starts = [i for i, message in enumerate(messages) if message.ids is not None]
+        ids = list(self._opening(messages[: starts[0]] if starts else messages, tools))
+        for start, until in zip(starts, [*starts[1:], len(messages)], strict=False):
+            sampled = messages[start].ids or ()
+            ids += sampled if sampled[-1:] == (self.end,) else (*sampled, self.end)
+            ids += self._bridge(messages[start + 1 : until], tools)
         return tuple(ids)
 
     def _encode(self, text: str) -> tuple[int, ...]:
         return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def _encode_opening(self, messages: tuple[tuple[str, str], ...]) -> tuple[int, ...]:
-        turns = [{"role": role, "content": content} for role, content in messages]
-        return self._encode(str(self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)))
-
-    def _encode_bridge(self, role: str, content: str) -> tuple[int, ...]:
-        turns = [
-            {"role": "user", "content": "?"},
-            {"role": "assistant", "content": _MARK},
-            {"role": role, "content": content},
+    def _render(self, messages: list[dict[str, Any]], tools: tuple[Tool, ...]) -> str:
+        functions: list[dict[Any, Any] | Callable[..., Any]] = [
+            {
+                "type": "function",
+                "function": {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": json.loads(tool.parameters),
+                },
+            }
+            for tool in tools
         ]
-        text = str(self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
+        return str(
+            self.tokenizer.apply_chat_template(
+                messages, tools=functions or None, tokenize=False, add_generation_prompt=True
+            )
+        )
+
+    def _encode_opening(self, messages: tuple[Message, ...], tools: tuple[Tool, ...]) -> tuple[int, ...]:
+        return self._encode(self._render([_turn(message) for message in messages], tools))
+
+    def _encode_bridge(self, messages: tuple[Message, ...], tools: tuple[Tool, ...]) -> tuple[int, ...]:
+        before = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _MARK}]
+        text = self._render([*before, *map(_turn, messages)], tools)
         end = str(self.tokenizer.eos_token)
         return self._encode(text[text.index(end, text.index(_MARK)) + len(end) :])
+
+
+def _turn(message: Message) -> dict[str, Any]:
+    """A message as chat templates take it: arguments are an object where they are one."""
+    turn: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.calls:
+        turn["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": _arguments(call.arguments)},
+            }
+            for call in message.calls
+        ]
+    if message.call_id is not None:
+        turn["tool_call_id"] = message.call_id
+    return turn
+
+
+def _arguments(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

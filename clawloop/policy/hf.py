@@ -16,7 +16,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from clawloop.policy.cache import Prefix, Prefixes, RowCache
 from clawloop.policy.chat import Chat
-from clawloop.protocols import InfrastructureError
+from clawloop.protocols import InfrastructureError, RequestError
 from clawloop.types import Completion, Request
 
 
@@ -114,8 +114,10 @@ class HfPolicy:
 
         Raises:
             InfrastructureError: the engine broke.
+            RequestError: the request asks for a stop text or another distribution, or the template knows no tools.
         """
-        prompt_ids = self.chat.prompt_ids(request.messages)
+        self._refuse(request)
+        prompt_ids = self.chat.prompt_ids(request.messages, request.tools)
         if len(prompt_ids) >= self.context:
             return Completion("", prompt_ids, (), (), "context")
         row = _Row(request, prompt_ids, random.Random(request.seed), Future(), time.monotonic())
@@ -126,6 +128,18 @@ class HfPolicy:
                 self._thread.start()
             self._changed.notify()
         return row.future.result()
+
+    def count(self, request: Request) -> int:
+        """The tokens of a request's prompt."""
+        return len(self.chat.prompt_ids(request.messages, request.tools))
+
+    def _refuse(self, request: Request) -> None:
+        if request.stop:
+            raise RequestError("stop: policy/hf ends a reply at the end-of-turn token only; leave it out.")
+        if request.temperature not in (None, self.temperature):
+            raise RequestError(f"temperature: policy/hf samples at {self.temperature:g}; leave it out.")
+        if request.top_p not in (None, 1.0):
+            raise RequestError("top_p: policy/hf samples from the whole distribution; leave it out.")
 
     @torch.inference_mode()
     def _serve(self) -> None:

@@ -54,17 +54,29 @@ class ScriptedPolicy:
         return self.renamed(version)
 
     def complete(self, request: Request) -> Completion:
-        """Answer at once."""
-        prompt_ids: tuple[int, ...] = ()
-        for message in request.messages:
-            prompt_ids += message.ids if message.ids is not None else (*self._bytes(message), self.end)
+        """Answer at once. A rule may say tool calls, in the form that whoever asks reads out of a text."""
         text = self._reply(request)
-        ids = (*text.encode(), self.end)
-        return Completion(text, prompt_ids, ids, (0.0,) * len(ids), "stop")
+        for stop in request.stop:
+            text = text.partition(stop)[0]
+        ids = (*text.encode(), self.end)[: request.max_tokens]
+        finish = "stop" if ids[-1:] == (self.end,) else "length"
+        text = bytes(byte for byte in ids if byte != self.end).decode(errors="ignore")
+        return Completion(text, self._prompt_ids(request), ids, (0.0,) * len(ids), finish)
+
+    def count(self, request: Request) -> int:
+        """The tokens of a request's prompt."""
+        return len(self._prompt_ids(request))
+
+    def _prompt_ids(self, request: Request) -> tuple[int, ...]:
+        ids: tuple[int, ...] = ()
+        for message in request.messages:
+            ids += message.ids if message.ids is not None else (*self._bytes(message), self.end)
+        return ids
 
     @staticmethod
     def _bytes(message: Message) -> bytes:
-        return f"{message.role}: {message.content}".encode()
+        calls = "".join(f" {call.name}({call.arguments})" for call in message.calls)
+        return f"{message.role}: {message.content}{calls}".encode()
 
     def _reply(self, request: Request) -> str:
         if any(message.role == "assistant" for message in request.messages):

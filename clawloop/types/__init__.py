@@ -20,7 +20,17 @@ from clawloop.types.task import (
     Verifier,
     Workspace,
 )
-from clawloop.types.trajectory import Completion, Message, Request, Stop, TokenTrace, Trajectory, Turn
+from clawloop.types.trajectory import (
+    Completion,
+    Message,
+    Request,
+    Stop,
+    TokenTrace,
+    Tool,
+    ToolCall,
+    Trajectory,
+    Turn,
+)
 
 __all__ = [
     "Assignment",
@@ -55,6 +65,8 @@ __all__ = [
     "Task",
     "TaskPool",
     "TokenTrace",
+    "Tool",
+    "ToolCall",
     "Trajectory",
     "Turn",
     "Verdict",

@@ -5,12 +5,35 @@ from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that the model may call; `parameters` is the JSON Schema of its arguments, as JSON text."""
+
+    name: str
+    description: str
+    parameters: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call of a tool; `arguments` is JSON text."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a conversation; `ids` are the tokens that were sampled, where a policy wrote it."""
+    """One message of a conversation; `ids` are the tokens that were sampled, where a policy wrote it.
+
+    `calls` are the tool calls of an assistant; `call_id` says which call a message of role tool answers.
+    """
 
     role: str
     content: str
     ids: tuple[int, ...] | None = None
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +41,18 @@ class Request:
     """One question to a policy.
 
     `session` is the same for all turns of one episode, so that an engine may keep its cache. `seed` alone decides the
-    sampling noise. At most `max_tokens` are sampled.
+    sampling noise. At most `max_tokens` are sampled. `tools` are what the model may call. A reply ends before the first
+    of the texts in `stop`. `temperature` and `top_p` are the policy's own where they are None.
     """
 
     messages: tuple[Message, ...]
     session: str
     seed: int
     max_tokens: int
+    tools: tuple[Tool, ...] = ()
+    stop: tuple[str, ...] = ()
+    temperature: float | None = None
+    top_p: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +98,7 @@ class Stop(StrEnum):
 
     SUBMITTED = "submitted"
     TURNS = "turns"
+    TOKENS = "tokens"
     TIME = "time"
     CONTEXT = "context"
 

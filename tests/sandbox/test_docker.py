@@ -97,7 +97,7 @@ def test_the_limits_are_in_the_kernels_files(boxes):
     ],
 )
 def test_an_engine_that_ignores_a_limit_is_refused(change, said):
-    """The lines are those of engines here: Docker with and without limits, rootless podman on cgroups v1."""
+    """Each line is what the keeper would read where that one limit, capability or filter is not held."""
     check_held(HELD, SHAPE)
     check_held(HELD.replace("quota=100000 period=100000", "quota=100000/100000 period=none"), SHAPE)
     with pytest.raises(InfrastructureError, match=rf"{said}.*Rootless engines ignore limits"):

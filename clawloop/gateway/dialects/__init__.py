@@ -1,0 +1,1 @@
+"""The protocols that the gateway speaks, one codec each."""
