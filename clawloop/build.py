@@ -85,7 +85,7 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
     screen = Screen(checks, ledger.sound, progress=tracker.progress)
     # The probe and the demonstrations are the same whoever writes the practice.
     shipped = Library(config["routine"].get("domain", {}).get("folders", ()))
-    author = part(config["author"], sandboxes=sandboxes, checks=screen.alone, shipped=shipped)
+    author = part(config["author"], sandboxes=sandboxes, checks=screen.alone)
     episode = Episode(harness, sandboxes, grader)
     progress = tracker.progress
     collect = Collect(episode, ledger, workers, seed, progress)

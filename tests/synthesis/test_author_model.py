@@ -12,7 +12,6 @@ from clawloop.report.summary import Iteration, iteration_row
 from clawloop.rollout.grade import SandboxGrader
 from clawloop.sandbox.bubblewrap import Bubblewrap
 from clawloop.store.ledger import Ledger
-from clawloop.synthesis.author.library.library import Library
 from clawloop.synthesis.author.model import prompt
 from clawloop.synthesis.author.model.model import Model
 from clawloop.synthesis.difficulty.none import NoGrowth
@@ -163,7 +162,7 @@ class Given:
 
 
 def author(repairs: int = 1, **more: Any) -> Model:
-    return Model(BOXES, CHECKS, Library(), repairs, timeout_s=3.0, **more)
+    return Model(BOXES, CHECKS, repairs=repairs, timeout_s=3.0, **more)
 
 
 def synthesised(replies: Mapping[str, tuple[str, ...]], repairs: int = 1, workers: int = 3) -> tuple[Candidate, ...]:
@@ -285,13 +284,6 @@ def test_a_multi_hop_structure_is_recognised() -> None:
     ).replace("b,d/2.csv", "b,d/2.csv\\nc,loans.csv")
     draft = author(0).write(card("a", growth=("multi_hop",)), Speaker({"a": (fenced(hops),)}), REPORT)  # type: ignore[arg-type]
     assert draft.attempts[0].fault == "", draft.attempts[0].said
-
-
-def test_cards_of_other_routes_are_written_by_the_library() -> None:
-    other = replace(card("a"), route="elsewhere", capability="merge/analysis")
-    draft = author().write(other, Speaker({}), REPORT)  # type: ignore[arg-type]
-    assert draft == Library().write(other, Speaker({}), REPORT)  # type: ignore[arg-type]
-    assert not draft.attempts
 
 
 def test_timing_decides_nothing() -> None:

@@ -58,9 +58,6 @@ def test_a_specification_does_not_believe_the_documentation() -> None:
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        (CODE.replace('"UPDATE bees SET hive = ? WHERE bee = ?"', 'f"UPDATE {bee}"'), "must be a plain string"),
-        (CODE.replace("UPDATE bees SET", "UPDATE bees SET (("), "cannot be read"),
-        (CODE.replace('{"bee": bee, "moved": 1}', "dict(bee=bee)"), "must return a dict that is written out"),
         (CODE.replace("bee: str, hive: str)", "bee: list, hive: str)"), "move's bee must have one of str, int, float"),
         (CODE.replace("bee: str, hive: str)", 'bee: str, hive: str = "")'), "without defaults"),
         (CODE + "\ndef", "tools.py:"),
@@ -70,6 +67,26 @@ def test_code_that_cannot_be_read_is_refused_by_line(code: str, said: str) -> No
     with pytest.raises(ValueError, match=said) as error:
         read_tools(code, "tools.py")
     assert re.match(r"tools\.py:\d+: ", str(error.value))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "parts", "said"),
+    [
+        ('"UPDATE bees SET hive = ? WHERE bee = ?"', 'f"UPDATE {bee}"', ["reads", "writes"], "must be a plain string"),
+        ("UPDATE bees SET", "UPDATE bees SET ((", ["reads", "writes"], "cannot be read"),
+        ('db.execute("INSERT', 'db.executescript(bee + "INSERT', ["reads", "writes"], "must be a plain string"),
+        ('{"bee": bee, "moved": 1}', "dict(bee=bee)", ["gives"], "must return a dict that is written out"),
+        ('{"bee": bee, "moved": 1}', "{bee: bee}", ["gives"], "must return a dict that is written out"),
+        ('{"bee": bee, "moved": 1}', '{"moved": [dict(r) for r in bee]}', ["gives"], "must return a dict"),
+    ],
+)
+def test_what_code_does_not_say_is_unknown_and_named_by_line(old: str, new: str, parts: list[str], said: str) -> None:
+    assert old in CODE
+    find, move = read_tools(CODE.replace(old, new), "tools.py")
+    assert not find.unknown and list(move.unknown) == parts
+    for sentence in move.unknown.values():
+        assert re.match(r"tools\.py:\d+: ", sentence) and said in sentence
+    assert set(move.reads) <= {"bees"} and set(move.writes) <= {"bees", "log"}
 
 
 def test_the_graph_has_three_parts_and_edges_from_tools_only() -> None:

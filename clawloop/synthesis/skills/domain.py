@@ -6,6 +6,8 @@ A domain is a folder of four files, named after the domain:
     tools.py     plain functions `(db: sqlite3.Connection, a: str, n: int, ...) -> dict`, which raise ValueError
     world.py     fill(db, rng): plausible records, from nothing but `rng`
     words.yaml   phrases for goals and for what lookups find, and the values that no record has
+
+and, where they are needed, of graph.yaml (`skills.completion`) and skills.yaml (`skills.grouping`).
 """
 
 import sqlite3
@@ -16,10 +18,16 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from clawloop.synthesis.skills import completion as completions
+from clawloop.synthesis.skills import grouping as groupings
+from clawloop.synthesis.skills.cluster import Skill
+from clawloop.synthesis.skills.completion import Claim, completed, read_claims
+from clawloop.synthesis.skills.grouping import Grouping, grouped
 from clawloop.synthesis.skills.read import Tool, read_tools
-from clawloop.synthesis.skills.words import Lookup, read_words
+from clawloop.synthesis.skills.words import Lookup, read_values, read_words
 
-_PARTS = ("schema.sql", "tools.py", "world.py", "words.yaml")
+PARTS = ("schema.sql", "tools.py", "world.py", "words.yaml")
+OPTIONAL = (completions.NAME, groupings.NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +39,31 @@ class Table:
     key: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
+class Sources:
+    """The files of a domain, with its tools as far as their code and graph.yaml say what they do.
+
+    Two of them are one where they are one object: `read` hands the same one out while the files stay the same.
+    """
+
+    path: Path
+    schema: str
+    code: str
+    world: str
+    words: str
+    tools: Mapping[str, Tool]
+    tables: Mapping[str, Table]
+    claims: Mapping[str, Claim]
+    values: Mapping[str, Any]
+    grouping: str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Domain:
     """A domain as its files have it, its tools as their code has them, and its tables as SQLite reads the schema.
 
-    `remedies` are the changes by which an obstacle may be removed, each with the rule that the contract declares.
+    `claims` are what graph.yaml adds to the code. `remedies` are the changes by which an obstacle may be removed, each
+    with the rule that the contract declares. Two domains are one where they are one object, as `Sources`.
     """
 
     name: str
@@ -46,11 +74,18 @@ class Domain:
     world: str
     tools: Mapping[str, Tool]
     tables: Mapping[str, Table]
+    claims: Mapping[str, Claim]
+    grouping: Grouping
     lookups: Mapping[str, Lookup]
     goals: Mapping[str, tuple[str, ...]]
     remedies: Mapping[str, str]
     values: Mapping[str, Any]
     decisions: tuple[tuple[str, str], ...]
+
+    @property
+    def skills(self) -> tuple[Skill, ...]:
+        """The skills that its tools form: by affinity, or as skills.yaml groups them."""
+        return self.grouping.skills
 
 
 def shipped() -> tuple[str, ...]:
@@ -58,26 +93,66 @@ def shipped() -> tuple[str, ...]:
     return tuple(sorted(folder.name for folder in _root().iterdir() if (folder / "tools.py").is_file()))
 
 
-@cache
+def read(folder: str) -> Sources:
+    """The files of a folder, or of a shipped domain's name.
+
+    Raises:
+        ValueError: a file is missing or cannot be read; the sentence names it.
+    """
+    path = _root() / folder if folder in shipped() else Path(folder)
+    if missing := [part for part in PARTS if not (path / part).is_file()]:
+        raise ValueError(
+            f"{path} is no domain: it lacks {missing[0]}; shipped are {', '.join(shipped())}, and a folder of your own "
+            f"holds {', '.join(PARTS)}."
+        )
+    texts = [(path / part).read_text(encoding="utf-8") for part in PARTS]
+    more = [(path / part).read_text(encoding="utf-8") if (path / part).is_file() else None for part in OPTIONAL]
+    return _sources(path, *texts, *more)
+
+
 def load(folder: str) -> Domain:
-    """The domain of a folder, or of a shipped domain's name.
+    """The domain of a folder, or of a shipped domain's name; the same object while its files stay the same.
 
     Raises:
         ValueError: a file is missing or says something that cannot be; the sentence names it.
     """
-    path = _root() / folder if folder in shipped() else Path(folder)
-    if missing := [part for part in _PARTS if not (path / part).is_file()]:
-        raise ValueError(
-            f"{path} is no domain: it lacks {missing[0]}; shipped are {', '.join(shipped())}, and a folder of your own "
-            f"holds {', '.join(_PARTS)}."
-        )
-    schema, code, world, words = ((path / part).read_text(encoding="utf-8") for part in _PARTS)
+    return _domain(read(folder))
+
+
+@cache
+def _sources(
+    path: Path, schema: str, code: str, world: str, words: str, completion: str | None, grouping: str | None
+) -> Sources:
     tools = {tool.name: tool for tool in read_tools(code, str(path / "tools.py"))}
     tables = {table.name: table for table in _tables(schema, str(path / "schema.sql"))}
+    claims = read_claims(completion, tools, tables, str(path / completions.NAME)) if completion is not None else {}
+    values = read_values(words, str(path / "words.yaml"))
+    return Sources(path, schema, code, world, words, completed(tools, claims), tables, claims, values, grouping)
+
+
+@cache
+def _domain(sources: Sources) -> Domain:
+    path, tools, tables = sources.path, sources.tools, sources.tables
+    for tool in tools.values():
+        for reason in tool.unknown.values():
+            raise ValueError(
+                f"{reason} Else say in {completions.NAME} what {tool.name} {', '.join(tool.unknown)}, "
+                f"or have the model say it: clawloop domains ask {path}."
+            )
     if unknown := sorted({name for tool in tools.values() for name in (*tool.reads, *tool.writes)} - set(tables)):
         raise ValueError(f"{path / 'tools.py'} speaks of a table {unknown[0]!r} that schema.sql does not have.")
-    spoken = read_words(words, tools, str(path / "words.yaml"))
-    return Domain(path.name, schema=schema, code=code, world=world, tools=tools, tables=tables, **spoken)
+    return Domain(
+        path.name,
+        schema=sources.schema,
+        code=sources.code,
+        world=sources.world,
+        tools=tools,
+        tables=tables,
+        claims=sources.claims,
+        grouping=grouped(tools, sources.grouping, str(path / groupings.NAME)),
+        values=sources.values,
+        **read_words(sources.words, tools, str(path / "words.yaml")),
+    )
 
 
 def named(folders: Sequence[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from clawloop.synthesis.skills.cluster import Skill
-from clawloop.synthesis.skills.domain import Domain
+from clawloop.synthesis.skills.domain import Domain, Sources
 from clawloop.synthesis.skills.read import Tool
 from clawloop.synthesis.skills.structure import TaskGraph, sample
 
@@ -65,7 +65,7 @@ def plans(domain: Domain, skill: Skill, level: int, count: int, rng: random.Rand
     return tuple(found)
 
 
-def source(domain: Domain, param: str) -> tuple[str, ...] | None:
+def source(domain: Domain | Sources, param: str) -> tuple[str, ...] | None:
     """Where a value of a parameter is drawn from: a table and its column, `values`, or nowhere (None)."""
     if param in domain.values:
         return ("values",)

@@ -6,23 +6,46 @@ gold trajectory and compiles the final state into predicates (paper, 4.1).
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from clawloop.synthesis.generator import GeneratorError
-from clawloop.synthesis.skills.cluster import cluster
 from clawloop.synthesis.skills.domain import Domain, load, named
 from clawloop.synthesis.skills.ground import Found, Given, Plan, plans, source
 from clawloop.synthesis.skills.instruct import Brief, Goal, Parameter, Reference, instruct
 from clawloop.synthesis.skills.materialise import materialise
 from clawloop.types import Card, Generator
 
+TRIES = 2000
 _PLANS = 16
 
 
-def grounded(card: Card, folders: Sequence[str]) -> Generator:
-    """The generator of a card of the domain route.
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """A card's domain and the plans that it may become; `rng` draws the words for them."""
+
+    card: Card
+    domain: Domain
+    plans: tuple[Plan, ...]
+    rng: random.Random
+
+    def generator(self, told: Sequence[tuple[Plan, str]], tries: int = TRIES) -> Generator:
+        """The program that finds a world for one of some plans, each with its instruction.
+
+        Args:
+            told: plans with instructions, in which {gaps} stand for the initial parameters.
+            tries: draws of worlds and parameters before it gives up.
+        """
+        steps = [_plan(plan, self.domain, text) for plan, text in told]
+        spec = _material(self.domain) | {"plans": steps, "tries": tries}
+        program = f"SPEC = {spec!r}\nVERIFY = {_text('state.py.txt')!r}\n{_text('ground.py.txt')}"
+        return Generator(program, self.card.seed)
+
+
+def ground(card: Card, folders: Sequence[str]) -> Ground:
+    """The plans of a card of the domain route.
 
     Args:
         card: its capability is domain/skill.
@@ -35,16 +58,24 @@ def grounded(card: Card, folders: Sequence[str]) -> Generator:
     if card.domain not in places:
         raise GeneratorError(f"there is no domain {card.domain!r}; name its folder in routine.domain.folders.")
     domain = load(places[card.domain])
-    skills = cluster(domain.tools)
     wanted = card.capability.partition("/")[2]
-    if not (skill := [skill for skill in skills if skill.name == wanted]):
+    if not (skill := [skill for skill in domain.skills if skill.name == wanted]):
         raise GeneratorError(f"the domain {domain.name} has no skill {wanted!r}.")
     rng = random.Random(f"{card.seed}/{card.capability}/plans")
     found = plans(domain, skill[0], card.level, _PLANS, rng)
     if not found:
         raise GeneratorError(f"the tools of {domain.name} carry no task graph of level {card.level}.")
-    spec = _material(places[card.domain]) | {"plans": [_plan(plan, domain, rng) for plan in found]}
-    return Generator(f"SPEC = {spec!r}\nVERIFY = {_text('state.py.txt')!r}\n{_text('ground.py.txt')}", card.seed)
+    return Ground(card, domain, found, rng)
+
+
+def grounded(card: Card, folders: Sequence[str]) -> Generator:
+    """The generator of a card of the domain route, with instructions put together from the domain's phrases.
+
+    Raises:
+        GeneratorError: as `ground`.
+    """
+    found = ground(card, folders)
+    return found.generator([(plan, instruct(brief(plan, found.domain, found.rng), found.rng)) for plan in found.plans])
 
 
 def brief(plan: Plan, domain: Domain, rng: random.Random) -> Brief:
@@ -87,7 +118,7 @@ def _used(plan: Plan, index: int) -> set[str]:
     return {value.field for value in values if isinstance(value, Found) and value.step == index}
 
 
-def _plan(plan: Plan, domain: Domain, rng: random.Random) -> dict[str, Any]:
+def _plan(plan: Plan, domain: Domain, text: str) -> dict[str, Any]:
     steps = [
         {
             "tool": step.tool,
@@ -102,15 +133,13 @@ def _plan(plan: Plan, domain: Domain, rng: random.Random) -> dict[str, Any]:
         }
         for index, (step, action) in enumerate(zip(plan.steps, plan.graph.actions, strict=True))
     ]
-    text = instruct(brief(plan, domain, rng), rng)
     return {"steps": steps, "instruction": text, "decisions": [list(one) for one in decisions(plan, domain)]}
 
 
 @cache
-def _material(place: str) -> dict[str, Any]:
+def _material(domain: Domain) -> dict[str, Any]:
     """What the program needs of a domain, with its skills as files."""
-    domain = load(place)
-    skills = cluster(domain.tools)
+    skills = domain.skills
     params = {param for tool in domain.tools.values() for param in tool.params}
     sources = {param: source(domain, param) for param in sorted(params)}
     return {
