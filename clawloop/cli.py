@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """Run an experiment, print the report of a folder, or show and check tasks.
+    """Run an experiment, print the report of a folder, show and check tasks, or show domains and ask about them.
 
     Exit codes: 0, 2 where the config is wrong, 1 where the run or a cell of a sweep failed, 130 after Ctrl-C.
     """
@@ -33,7 +34,13 @@ def main() -> None:
         case ["report", *_]:
             _end(2, "clawloop report needs one folder: that of a run or of a sweep, such as outputs/main/<date_time>.")
         case ["tasks", *words]:
-            _tasks(words)
+            from clawloop.tasks.command import tasks
+
+            _command(tasks, words)
+        case ["domains", *words]:
+            from clawloop.domains.command import domains
+
+            _command(domains, words)
         case _:
             _experiment()
 
@@ -117,11 +124,9 @@ def _report(folder: Path) -> None:
         _end(2, f"{error}.")
 
 
-def _tasks(words: list[str]) -> None:
-    from clawloop.tasks.command import tasks
-
+def _command(command: Callable[[Sequence[str]], tuple[int, str]], words: list[str]) -> None:
     try:
-        ended = tasks(words)
+        ended = command(words)
     except KeyboardInterrupt:
         ended = 130, "Interrupted."
     _end(*ended)

@@ -23,8 +23,13 @@ class Judged(Generic[T]):
 class Question(Protocol[T]):
     """One question to a model: how it begins, what a reply comes to, and the turn that asks for a better one."""
 
-    opening: tuple[Message, ...]
-    nothing: T
+    @property
+    def opening(self) -> tuple[Message, ...]:
+        """The first messages."""
+
+    @property
+    def nothing(self) -> T:
+        """What a reply that did not end comes to."""
 
     def judge(self, reply: str) -> Judged[T]:
         """What a reply comes to."""

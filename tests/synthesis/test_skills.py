@@ -97,7 +97,7 @@ def test_the_graph_has_three_parts_and_edges_from_tools_only() -> None:
         graph.edges
     )
     assert graph.degree("table", "bees") == 2 and graph.degree("field", "n") == 1
-    drawn = dot(graph, [["bees_in"], ["move"]])
+    drawn = dot(graph, {"a": ["bees_in"], "b": ["move"]})
     assert '"tool move" -> "table log" [label="writes"];' in drawn
     assert '"field bee" -> "tool move" [label="takes"];' in drawn and drawn.count("subgraph") == 2
 

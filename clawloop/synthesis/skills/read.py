@@ -147,7 +147,7 @@ def _fields(node: ast.FunctionDef, at: str) -> tuple[list[str], str, str]:
             )
         for key, own in inner.items():
             rows = key if own else rows
-            fields += own or [key]
+            fields += [] if own is None else own or [key]
     return list(dict.fromkeys(fields)), rows, unsaid
 
 

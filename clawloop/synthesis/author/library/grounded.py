@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from clawloop.synthesis.generator import GeneratorError
-from clawloop.synthesis.skills.domain import Domain, load, named
+from clawloop.synthesis.skills.domain import Domain, Sources, load, named
 from clawloop.synthesis.skills.ground import Found, Given, Plan, plans, source
 from clawloop.synthesis.skills.instruct import Brief, Goal, Parameter, Reference, instruct
 from clawloop.synthesis.skills.materialise import materialise
@@ -136,10 +136,12 @@ def _plan(plan: Plan, domain: Domain, text: str) -> dict[str, Any]:
     return {"steps": steps, "instruction": text, "decisions": [list(one) for one in decisions(plan, domain)]}
 
 
-@cache
-def _material(domain: Domain) -> dict[str, Any]:
-    """What the program needs of a domain, with its skills as files."""
-    skills = domain.skills
+def world_program(sources: Sources) -> str:
+    """The module of a domain's worlds: what fills, copies and reads a database, draws parameters and calls tools."""
+    return f"SPEC = {_world(sources)!r}\n{_text('ground.py.txt')}"
+
+
+def _world(domain: Domain | Sources) -> dict[str, Any]:
     params = {param for tool in domain.tools.values() for param in tool.params}
     sources = {param: source(domain, param) for param in sorted(params)}
     return {
@@ -148,6 +150,14 @@ def _material(domain: Domain) -> dict[str, Any]:
         "world": domain.world,
         "tables": {name: {"columns": table.columns, "key": table.key} for name, table in domain.tables.items()},
         "sources": {p: ("values", domain.values[p]) if at == ("values",) else at for p, at in sources.items() if at},
+    }
+
+
+@cache
+def _material(domain: Domain) -> dict[str, Any]:
+    """What the program needs of a domain, with its skills as files."""
+    skills = domain.skills
+    return _world(domain) | {
         "rows": {name: tool.rows for name, tool in domain.tools.items()},
         "params": {name: tuple(tool.params) for name, tool in domain.tools.items()},
         "lookups": {name: (lookup.by, lookup.order) for name, lookup in domain.lookups.items()},
