@@ -253,6 +253,51 @@ def test_a_wrong_domain_says_what_is_wrong(tmp_path: Path, parts: dict[str, str]
         load(a_domain(tmp_path / "apiary", **parts))
 
 
+OPEN = CODE.replace('"UPDATE bees SET hive = ? WHERE bee = ?"', 'f"UPDATE {bee}"')
+GRAPH = "move: {reads: [bees], writes: [bees, log], by: person, reason: it was read by eye}\n"
+SKILLS = "groups: {all: [bees_in, move]}\nby: person\nreason: they are few\n"
+
+
+def test_a_person_may_complete_and_regroup_a_domain(tmp_path: Path) -> None:
+    given = {"tools_py": OPEN, "graph_yaml": GRAPH, "skills_yaml": SKILLS}
+    domain, plain = load(a_domain(tmp_path / "hives", **given)), load(a_domain(tmp_path / "apiary"))
+    assert domain.tools["move"] == plain.tools["move"] and not domain.tools["move"].unknown
+    assert domain.claims["move"].reason == "it was read by eye"
+    assert [(skill.name, skill.tools) for skill in domain.skills] == [("all", ("bees_in", "move"))]
+    assert (domain.grouping.by, plain.grouping.by) == ("person", "affinity")
+    assert plain.skills == cluster(plain.tools)
+
+
+def test_a_change_of_a_file_is_seen(tmp_path: Path) -> None:
+    folder = a_domain(tmp_path / "apiary")
+    before = load(folder)
+    assert load(folder) is before
+    (tmp_path / "apiary" / "skills.yaml").write_text(SKILLS)
+    assert load(folder).skills != before.skills
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"tools_py": OPEN}, "say in graph.yaml what move reads, writes"),
+        ({"graph_yaml": GRAPH}, "the code leaves nothing open; leave it out"),
+        ({"tools_py": OPEN, "graph_yaml": GRAPH.replace("move:", "bees_in:")}, "the code leaves open only move"),
+        ({"tools_py": OPEN, "graph_yaml": GRAPH.replace(", log]", "]")}, "writes lacks log, which the code names"),
+        ({"tools_py": OPEN, "graph_yaml": GRAPH.replace("log]", "log, log]")}, "names something twice"),
+        ({"tools_py": OPEN, "graph_yaml": GRAPH.replace("log]", "log, moons]")}, "has no table 'moons'"),
+        ({"tools_py": OPEN, "graph_yaml": GRAPH.replace("person", "bees")}, "by must be model or person"),
+        ({"tools_py": OPEN, "graph_yaml": "move: ["}, "graph.yaml, line 1: the YAML cannot be read"),
+        ({"skills_yaml": SKILLS.replace(", move", "")}, "move is in no group"),
+        ({"skills_yaml": SKILLS.replace("they are few", "")}, "reason must be a sentence"),
+        ({"skills_yaml": SKILLS.replace("[bees_in, move]", "[bees_in, move], none: []")}, "none has no tool"),
+        ({"skills_yaml": "groups: 2"}, "must have the keys groups"),
+    ],
+)
+def test_what_is_said_beside_the_code_is_read_strictly(tmp_path: Path, parts: dict[str, str], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        load(a_domain(tmp_path / "apiary", **parts))
+
+
 def test_a_folder_that_is_no_domain_or_has_a_taken_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"lacks schema\.sql"):
         load(str(tmp_path))

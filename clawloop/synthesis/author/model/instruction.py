@@ -17,7 +17,7 @@ from clawloop.synthesis.skills.ground import Plan
 from clawloop.synthesis.skills.instruct import Brief, expanded, goals, instruct, instruction
 from clawloop.types import Card, Generator, Message
 
-_TRIES = 100  # draws that show whether a plan has a world; of plans that have one, nearly all show it within 25
+_TRIES = 100  # draws after which a plan is taken to have no world; another plan is tried then
 
 
 class Instruction:
