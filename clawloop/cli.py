@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """Run an experiment, print the report of a folder, show and check tasks, or observe and show a domain.
+    """Run an experiment, print the report of a folder, show and check tasks, or show domains and ask about them.
 
     Exit codes: 0, 2 where the config is wrong, 1 where the run or a cell of a sweep failed, 130 after Ctrl-C.
     """
@@ -37,10 +37,10 @@ def main() -> None:
             from clawloop.tasks.command import tasks
 
             _command(tasks, words)
-        case ["domain", *words]:
-            from clawloop.domains import domain
+        case ["domains", *words]:
+            from clawloop.domains.command import domains
 
-            _command(domain, words)
+            _command(domains, words)
         case _:
             _experiment()
 
