@@ -54,6 +54,17 @@ def parts(config: Mapping[str, Mapping[str, Any]], /, **handed: Any) -> dict[str
     return {name: part(one, **handed) for name, one in config.items()}
 
 
+def agent(config: Mapping[str, Any], source: Path | None = None) -> Policy:
+    """theta_0: the chosen policy with the weights of the chosen model, which are looked for where none are given.
+
+    Raises:
+        ValueError: there are no such weights; in one sentence.
+    """
+    weight = source or weights.find(config["model"]["source"], cache())
+    policy: Policy = part(config["policy"], weights=weight, version="theta_0")
+    return policy
+
+
 @dataclass(slots=True)
 class Built:
     """A run that is ready to go: its plan, what does the work, and how it is closed."""
@@ -81,7 +92,7 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
     grader = SandboxGrader(sandboxes)
     harness = part(config["harness"])
     source = weights.find(config["model"]["source"], cache())
-    policy: Policy = part(config["policy"], weights=source, version="theta_0")
+    policy = agent(config, source)
     checks = parts(config["check"], sandboxes=sandboxes, grader=grader)
     screen = Screen(checks, ledger.sound, progress=tracker.progress)
     # The probe and the demonstrations are the same whoever writes the practice.
@@ -89,7 +100,7 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
     if lost := unmounted(folders, list(config["sandbox"].get("mounts") or ())):
         raise ValueError(lost)
     shipped = Library(folders)
-    author = part(config["author"], sandboxes=sandboxes, checks=screen.alone, shipped=shipped)
+    author = part(config["author"], sandboxes=sandboxes, checks=screen.alone)
     episode = Episode(harness, sandboxes, grader)
     progress = tracker.progress
     collect = Collect(episode, ledger, workers, seed, progress)

@@ -37,10 +37,10 @@ def main() -> None:
             from clawloop.tasks.command import tasks
 
             _command(tasks, words)
-        case ["domain", *words]:
-            from clawloop.domains import domain
+        case ["domains", *words]:
+            from clawloop.domains.command import domains
 
-            _command(domain, words)
+            _command(domains, words)
         case ["doctor"]:
             from clawloop.doctor.command import doctor
 

@@ -26,6 +26,10 @@ class ConfigError(ValueError):
     """The config cannot be run; the message is one sentence."""
 
 
+class AskError(ValueError):
+    """What a person asked for cannot be done; the message is one sentence that says what to do."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of a sentence about an unknown name.
 

@@ -1,17 +1,15 @@
 """From the words of the command line to what `clawloop tasks` does; each command returns its exit code."""
 
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from clawloop.config.errors import ConfigError
+from clawloop.config.ended import ended
+from clawloop.config.errors import AskError, ConfigError
 from clawloop.protocols import InfrastructureError
 from clawloop.rollout.grade import GraderError
 from clawloop.store.ledger import LedgerError
 from clawloop.store.task_folder import TaskFolderError
 from clawloop.tasks import run
-from clawloop.tasks.errors import AskError
 
 _USAGE = (
     "clawloop tasks takes one of: list RUN; show RUN ID [--answer]; export RUN DIR [--admitted]; "
@@ -27,19 +25,8 @@ def tasks(words: Sequence[str]) -> tuple[int, str]:
         The exit code and what is to be said on stderr: 0; 1 where a task was refused, failed, or could not be judged;
         2 with one sentence where the words or what they name are wrong.
     """
-    try:
-        exit_code = _do(words)
-        sys.stdout.flush()
-        return exit_code, ""
-    except (AskError, TaskFolderError, LedgerError, ConfigError) as error:
-        return 2, str(error)
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):  # whoever read has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0, ""
-        return 2, f"{error.filename or 'a file'}: {(error.strerror or str(error)).lower()}; name another place."
-    except (GraderError, InfrastructureError) as error:
-        return 1, str(error)
+    wrong = (AskError, ConfigError, TaskFolderError, LedgerError)
+    return ended(lambda: _do(words), wrong, (GraderError, InfrastructureError))
 
 
 def _do(words: Sequence[str]) -> int:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from clawloop.build import part, parts
 from clawloop.config.composed import composed
+from clawloop.config.errors import AskError
 from clawloop.harness.shell.shell import opening
 from clawloop.protocols import Sandboxes
+from clawloop.report.printable import printable
 from clawloop.rollout.grade import SandboxGrader
 from clawloop.sandbox.workspace import Tree
 from clawloop.store import task_folder
-from clawloop.tasks.errors import AskError
-from clawloop.tasks.words import printable
 from clawloop.types import Candidate, Limits
 from clawloop.validation.screen import Screen
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from clawloop.config.errors import AskError
 from clawloop.report.fates import fates
 from clawloop.store import task_folder
 from clawloop.store.layout import Layout
 from clawloop.store.ledger import Ledger
-from clawloop.tasks.errors import AskError
 from clawloop.tasks.words import line, page
 
 

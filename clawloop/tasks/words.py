@@ -5,12 +5,10 @@ import textwrap
 from collections.abc import Iterator, Mapping
 
 from clawloop.report.fates import Fate
+from clawloop.report.printable import printable
 from clawloop.types import Contract, Hops, Task
 
 _LINES, _WIDTH = 6, 100
-_HIDDEN = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))} | {
-    code: f"\\u{code:04x}" for code in (*range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2066, 0x206A))
-}
 
 
 def line(fate: Fate) -> str:
@@ -111,8 +109,3 @@ def _pretty(text: str) -> list[str]:
 
 def _aligned(rows: Mapping[str, str]) -> list[str]:
     return [f"{name:<10} {value}" for name, value in rows.items()]
-
-
-def printable(text: str) -> str:
-    """The text with control characters and invisible ones written out."""
-    return text.translate(_HIDDEN)

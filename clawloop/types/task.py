@@ -136,10 +136,10 @@ class Generator:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One turn of a model that writes a generator: what it was asked, what it replied, and what was said of that.
+    """One turn of a model that writes something: what it was asked, what it replied, and what was said of that.
 
     `prompt` holds the messages that are new at this turn. `fault` names where the reply was refused (see
-    `synthesis.author.model`), and `said` is the sentence that went back; both are empty where it was taken.
+    `synthesis.author.model.model`), and `said` is the sentence that went back; both are empty where it was taken.
     """
 
     prompt: tuple[Message, ...]

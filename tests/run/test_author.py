@@ -52,6 +52,17 @@ def test_what_the_agent_writes_is_practised(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_what_the_agent_writes_for_the_domain_route_is_tried(tmp_path: Path) -> None:
+    rows = iterations(tmp_path, *WRITER[:2], "routine=[domain]", "difficulty=none")
+    for row in rows:
+        counts = row["author"]
+        assert (counts["attempts"], counts["repairs"], counts["fault/reply"]) == (6, 3, 3)
+        assert counts["accepted"] == counts["repaired"] == 3
+    told = [c.task.instruction for k in (1, 2) for c in Ledger(Layout(tmp_path).ledger).candidates(k) if c.task]
+    assert len(told) == 6 and all("It is asked that" in text for text in told)
+
+
+@pytest.mark.slow
 def test_an_agent_that_cannot_write_practises_nothing_and_the_run_ends_well(tmp_path: Path) -> None:
     rows = iterations(tmp_path)
     assert [row["author"]["rejected/reply"] for row in rows] == [3, 3]

@@ -1,7 +1,8 @@
-"""A scripted agent that also writes generators: first nothing of use, then a sound one, no two of one structure."""
+"""A scripted agent that also writes generators and instructions: first nothing of use, then sound ones."""
 
 import hashlib
 import os
+import re
 from pathlib import Path
 
 from clawloop.policy.scripted import ScriptedPolicy
@@ -25,6 +26,8 @@ class Wordsmith(ScriptedPolicy):
             f.write(f"{request.session}\n")
         if len(request.messages) == 2:
             return "I think of bees."
+        if goals := re.findall(r"^\d+\. .*$", request.messages[1].content, re.MULTILINE):
+            return "\n".join(re.sub(r"^(\d+\.) ", r"\1 It is asked that ", goal) for goal in goals)
         draw = hashlib.sha256(request.session.encode()).digest()[0]
         lines = "".join(f"    due.{'copy' if draw >> bit & 1 else 'clear'}()\n" for bit in range(8))
         return "```python\n" + EXAMPLE.replace("    due = {}\n", "    due = {}\n" + lines) + "```\n"

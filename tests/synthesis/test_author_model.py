@@ -12,7 +12,6 @@ from clawloop.report.summary import Iteration, iteration_row
 from clawloop.rollout.grade import SandboxGrader
 from clawloop.sandbox.bubblewrap import Bubblewrap
 from clawloop.store.ledger import Ledger
-from clawloop.synthesis.author.library.library import Library
 from clawloop.synthesis.author.model import prompt
 from clawloop.synthesis.author.model.model import Model
 from clawloop.synthesis.difficulty.none import NoGrowth
@@ -166,7 +165,7 @@ class Given:
 
 
 def author(repairs: int = 1, **more: Any) -> Model:
-    return Model(BOXES, CHECKS, Library(), repairs, timeout_s=8.0, **more)
+    return Model(BOXES, CHECKS, repairs=repairs, timeout_s=8.0, **more)
 
 
 def synthesised(replies: Mapping[str, tuple[str, ...]], repairs: int = 1, workers: int = 3) -> tuple[Candidate, ...]:
@@ -297,13 +296,6 @@ def test_what_a_grown_card_lacks_is_told_until_it_is_there() -> None:
     assert "has hops" in said[0] and "beside names" in said[1] and "asks for 2" in said[2]
     made = candidate("k1-0000", drawn, draft.generator, run(draft.generator, BOXES))
     assert screened((made,)).tasks and made.card.noise == ("distractors", "missing")
-
-
-def test_cards_of_other_routes_are_written_by_the_library() -> None:
-    other = replace(card("a"), route="elsewhere", capability="merge/analysis")
-    draft = author().write(other, Speaker({}), REPORT)  # type: ignore[arg-type]
-    assert draft == Library().write(other, Speaker({}), REPORT)  # type: ignore[arg-type]
-    assert not draft.attempts
 
 
 def test_timing_decides_nothing() -> None:

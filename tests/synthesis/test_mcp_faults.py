@@ -197,13 +197,13 @@ def test_a_lookup_that_changes_records_is_none(shelf: Shelf) -> None:
 def test_an_observation_holds_for_the_files_it_was_made_with(
     shelf: Shelf, command_line: Callable[..., tuple[int, str, str]]
 ) -> None:
-    assert command_line("domain", "show", shelf.domain)[0] == 2
-    with pytest.raises(ValueError, match="was not observed yet; run `clawloop domain observe"):
+    assert command_line("domains", "show", shelf.domain)[0] == 2
+    with pytest.raises(ValueError, match="was not observed yet; run `clawloop domains observe"):
         load(str(shelf.domain))
     observe(shelf.domain, shelf.boxes)
-    code, said, _ = command_line("domain", "show", shelf.domain)
-    assert code == 0 and "skill notes: notes_on, star, file_under, drop_note; carries levels 0, 1, 2" in said
-    load.cache_clear()
+    code, said, _ = command_line("domains", "show", shelf.domain)
+    assert code == 0 and "  notes: tasks of levels 0 1 2" in said
+    assert all(f"    {tool}(" in said for tool in ("notes_on", "star", "file_under", "drop_note"))
     world = shelf.domain / "world.py"
     world.write_text(world.read_text() + "# other\n")
     with pytest.raises(ValueError, match=r"observed\.json is of another server\.yaml or world\.py; run"):

@@ -58,9 +58,6 @@ def test_a_specification_does_not_believe_the_documentation() -> None:
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        (CODE.replace('"UPDATE bees SET hive = ? WHERE bee = ?"', 'f"UPDATE {bee}"'), "must be a plain string"),
-        (CODE.replace("UPDATE bees SET", "UPDATE bees SET (("), "cannot be read"),
-        (CODE.replace('{"bee": bee, "moved": 1}', "dict(bee=bee)"), "must return a dict that is written out"),
         (CODE.replace("bee: str, hive: str)", "bee: list, hive: str)"), "move's bee must have one of str, int, float"),
         (CODE.replace("bee: str, hive: str)", 'bee: str, hive: str = "")'), "without defaults"),
         (CODE + "\ndef", "tools.py:"),
@@ -72,6 +69,26 @@ def test_code_that_cannot_be_read_is_refused_by_line(code: str, said: str) -> No
     assert re.match(r"tools\.py:\d+: ", str(error.value))
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "parts", "said"),
+    [
+        ('"UPDATE bees SET hive = ? WHERE bee = ?"', 'f"UPDATE {bee}"', ["reads", "writes"], "must be a plain string"),
+        ("UPDATE bees SET", "UPDATE bees SET ((", ["reads", "writes"], "cannot be read"),
+        ('db.execute("INSERT', 'db.executescript(bee + "INSERT', ["reads", "writes"], "must be a plain string"),
+        ('{"bee": bee, "moved": 1}', "dict(bee=bee)", ["gives"], "must return a dict that is written out"),
+        ('{"bee": bee, "moved": 1}', "{bee: bee}", ["gives"], "must return a dict that is written out"),
+        ('{"bee": bee, "moved": 1}', '{"moved": [dict(r) for r in bee]}', ["gives"], "must return a dict"),
+    ],
+)
+def test_what_code_does_not_say_is_unknown_and_named_by_line(old: str, new: str, parts: list[str], said: str) -> None:
+    assert old in CODE
+    find, move = read_tools(CODE.replace(old, new), "tools.py")
+    assert not find.unknown and list(move.unknown) == parts
+    for sentence in move.unknown.values():
+        assert re.match(r"tools\.py:\d+: ", sentence) and said in sentence
+    assert set(move.reads) <= {"bees"} and set(move.writes) <= {"bees", "log"}
+
+
 def test_the_graph_has_three_parts_and_edges_from_tools_only() -> None:
     graph = tripartite(read_tools(CODE, ""))
     assert (graph.tools, graph.tables) == (("bees_in", "move"), ("bees", "hives", "log"))
@@ -80,7 +97,7 @@ def test_the_graph_has_three_parts_and_edges_from_tools_only() -> None:
         graph.edges
     )
     assert graph.degree("table", "bees") == 2 and graph.degree("field", "n") == 1
-    drawn = dot(graph, [["bees_in"], ["move"]])
+    drawn = dot(graph, {"a": ["bees_in"], "b": ["move"]})
     assert '"tool move" -> "table log" [label="writes"];' in drawn
     assert '"field bee" -> "tool move" [label="takes"];' in drawn and drawn.count("subgraph") == 2
 
@@ -232,6 +249,51 @@ def test_a_table_is_found_by_its_business_key(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_domain_says_what_is_wrong(tmp_path: Path, parts: dict[str, str], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        load(a_domain(tmp_path / "apiary", **parts))
+
+
+OPEN = CODE.replace('"UPDATE bees SET hive = ? WHERE bee = ?"', 'f"UPDATE {bee}"')
+GRAPH = "move: {reads: [bees], writes: [bees, log], by: person, reason: it was read by eye}\n"
+SKILLS = "groups: {all: [bees_in, move]}\nby: person\nreason: they are few\n"
+
+
+def test_a_person_may_complete_and_regroup_a_domain(tmp_path: Path) -> None:
+    given = {"tools_py": OPEN, "graph_yaml": GRAPH, "skills_yaml": SKILLS}
+    domain, plain = load(a_domain(tmp_path / "hives", **given)), load(a_domain(tmp_path / "apiary"))
+    assert domain.tools["move"] == plain.tools["move"] and not domain.tools["move"].unknown
+    assert domain.claims["move"].reason == "it was read by eye"
+    assert [(skill.name, skill.tools) for skill in domain.skills] == [("all", ("bees_in", "move"))]
+    assert (domain.grouping.by, plain.grouping.by) == ("person", "affinity")
+    assert plain.skills == cluster(plain.tools)
+
+
+def test_a_change_of_a_file_is_seen(tmp_path: Path) -> None:
+    folder = a_domain(tmp_path / "apiary")
+    before = load(folder)
+    assert load(folder) is before
+    (tmp_path / "apiary" / "skills.yaml").write_text(SKILLS)
+    assert load(folder).skills != before.skills
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"tools_py": OPEN}, "say in graph.yaml what move reads, writes"),
+        ({"graph_yaml": GRAPH}, "the code leaves nothing open; leave it out"),
+        ({"tools_py": OPEN, "graph_yaml": GRAPH.replace("move:", "bees_in:")}, "the code leaves open only move"),
+        ({"tools_py": OPEN, "graph_yaml": GRAPH.replace(", log]", "]")}, "writes lacks log, which the code names"),
+        ({"tools_py": OPEN, "graph_yaml": GRAPH.replace("log]", "log, log]")}, "names something twice"),
+        ({"tools_py": OPEN, "graph_yaml": GRAPH.replace("log]", "log, moons]")}, "has no table 'moons'"),
+        ({"tools_py": OPEN, "graph_yaml": GRAPH.replace("person", "bees")}, "by must be model or person"),
+        ({"tools_py": OPEN, "graph_yaml": "move: ["}, "graph.yaml, line 1: the YAML cannot be read"),
+        ({"skills_yaml": SKILLS.replace(", move", "")}, "move is in no group"),
+        ({"skills_yaml": SKILLS.replace("they are few", "")}, "reason must be a sentence"),
+        ({"skills_yaml": SKILLS.replace("[bees_in, move]", "[bees_in, move], none: []")}, "none has no tool"),
+        ({"skills_yaml": "groups: 2"}, "must have the keys groups"),
+    ],
+)
+def test_what_is_said_beside_the_code_is_read_strictly(tmp_path: Path, parts: dict[str, str], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         load(a_domain(tmp_path / "apiary", **parts))
 

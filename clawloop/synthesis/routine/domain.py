@@ -1,11 +1,10 @@
 """Domain-grounded synthesis (paper, 4.1): tasks from the skills of executable domains."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from clawloop.synthesis.shares import shares, turns, weight
-from clawloop.synthesis.skills.cluster import Skill, cluster
 from clawloop.synthesis.skills.domain import Domain, load, named
 from clawloop.synthesis.skills.ground import plans
 from clawloop.types import Card, DiagnosisReport
@@ -37,7 +36,7 @@ class DomainGrounded:
             raise ValueError(f"routine.domain.names: {both[0]} is held for the probe; leave it out.")
         if not chosen:
             raise ValueError("routine.domain.names must name at least one domain, or be null for all.")
-        self._capabilities = tuple(f"{name}/{skill}" for name in chosen for skill in carrying(places[name]))
+        self._capabilities = tuple(f"{name}/{skill}" for name in chosen for skill in carrying(load(places[name])))
 
     @property
     def capabilities(self) -> tuple[str, ...]:
@@ -64,23 +63,27 @@ def _card(name: str, seed: int) -> Card:
     )
 
 
-def carried(domain: Domain, skill: Skill) -> tuple[int, ...]:
-    """The levels of task graph that can be grounded in a skill."""
-    return tuple(level for level in LEVELS if plans(domain, skill, level, 1, random.Random(f"{skill.name}/{level}")))
-
-
 @cache
-def carrying(place: str) -> tuple[str, ...]:
+def carried(domain: Domain) -> Mapping[str, tuple[int, ...]]:
+    """The levels for which task graphs can be grounded, by skill."""
+    return {
+        skill.name: tuple(
+            level for level in LEVELS if plans(domain, skill, level, 1, random.Random(f"{skill.name}/{level}"))
+        )
+        for skill in domain.skills
+    }
+
+
+def carrying(domain: Domain) -> tuple[str, ...]:
     """The skills of a domain for which task graphs of every level can be grounded.
 
     Raises:
         ValueError: there is none.
     """
-    domain = load(place)
-    skills = [skill.name for skill in cluster(domain.tools) if len(carried(domain, skill)) == len(LEVELS)]
+    skills = tuple(name for name, levels in carried(domain).items() if levels == tuple(LEVELS))
     if not skills:
         raise ValueError(
             f"the domain {domain.name} carries no task: its lookups find nothing that its goals take, or it has no "
             "remedies; see words.yaml."
         )
-    return tuple(skills)
+    return skills

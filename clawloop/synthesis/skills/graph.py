@@ -1,7 +1,7 @@
 """The tripartite graph of a domain (paper, 4.1): tools, atomic parameters and return fields, tables."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -52,29 +52,36 @@ def tripartite(tools: Iterable[Tool]) -> Tripartite:
     return Tripartite(tuple(tool.name for tool in given), ends["field"], ends["table"], tuple(edges))
 
 
-def dot(graph: Tripartite, groups: Iterable[Iterable[str]] = ()) -> str:
-    """The graph in Graphviz's language; each group of tools gets a frame of its own.
+def dot(graph: Tripartite, groups: Mapping[str, Iterable[str]] | None = None) -> str:
+    """The graph in Graphviz's language; each group of tools gets a frame with its name.
 
-    >>> print(dot(Tripartite(("find",), ("name",), (), (Edge("find", "takes", "name"),))))
+    >>> print(dot(Tripartite(("find",), ("name",), (), (Edge("find", "takes", "name"),)), {"search": ["find"]}))
     digraph domain {
       rankdir=LR;
       "tool find" [label="find", shape=box];
       "field name" [label="name", shape=ellipse];
+      subgraph cluster_0 { label="search"; "tool find"; }
       "field name" -> "tool find" [label="takes"];
     }
     """
     lines = ["digraph domain {", "  rankdir=LR;"]
     for part, names in (("tool", graph.tools), ("field", graph.fields), ("table", graph.tables)):
-        lines += [f'  "{part} {name}" [label="{name}", shape={_SHAPES[part]}];' for name in names]
-    for index, group in enumerate(groups):
-        inside = " ".join(f'"tool {name}";' for name in group)
-        lines.append(f"  subgraph cluster_{index} {{ {inside} }}")
+        lines += [f"  {_quoted(part, name)} [label={_quoted(name)}, shape={_SHAPES[part]}];" for name in names]
+    for index, (group, tools) in enumerate((groups or {}).items()):
+        inside = " ".join(f"{_quoted('tool', name)};" for name in tools)
+        lines.append(f"  subgraph cluster_{index} {{ label={_quoted(group)}; {inside} }}")
     for edge in graph.edges:
-        ends = [f'"{edge.part} {edge.node}"', f'"tool {edge.tool}"']
+        ends = [_quoted(edge.part, edge.node), _quoted("tool", edge.tool)]
         if edge.relation in ("gives", "writes"):
             ends.reverse()
         lines.append(f'  {" -> ".join(ends)} [label="{edge.relation}"];')
     return "\n".join([*lines, "}"])
+
+
+def _quoted(*words: str) -> str:
+    """Words as one name in Graphviz's language, whatever letters they have."""
+    text = " ".join(words).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
 
 
 def common(graph: Tripartite, tools: Iterable[str]) -> Counter[str]:

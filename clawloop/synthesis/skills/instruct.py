@@ -5,7 +5,7 @@ world exists, so it can hold no record; and a brief has no place for a tool, an 
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -49,14 +49,37 @@ def instruct(brief: Brief, rng: random.Random) -> str:
     told = list(brief.goals)
     rng.shuffle(told)
     openings = _lines("openings.txt")
-    first, *others = (_spoken(goal) for goal in told)
+    first, *others = (_spoken(goal, said=[]) for goal in told)
     sentences = [rng.choice(openings).replace("<goal>", first)]
     sentences += [rng.choice(_lines("further.txt")).replace("<goal>", goal) for goal in others]
+    return instruction(brief, sentences)
+
+
+def instruction(brief: Brief, sentences: Sequence[str]) -> str:
+    """An instruction with these sentences for the goals of a brief."""
     return " ".join([brief.about, *_lines("setting.txt"), *sentences])
 
 
-def _spoken(goal: Goal) -> str:
-    said: list[Reference] = []
+def expanded(goal: Goal) -> str:
+    """A goal as one phrase, in which every reference is told in full."""
+    return _spoken(goal, None)
+
+
+def goals(brief: Brief) -> list[Goal]:
+    """The goals of a brief in an order that tells nothing of how they came about: that of their phrases."""
+    return sorted(brief.goals, key=expanded)
+
+
+def phrases(meant: Goal | Reference) -> Iterator[str]:
+    """The phrases of all that a goal refers to, directly or not."""
+    for inner in meant.gaps.values():
+        if isinstance(inner, Reference):
+            yield inner.phrase
+            yield from phrases(inner)
+
+
+def _spoken(goal: Goal, said: list[Reference] | None) -> str:
+    """A goal in words; what is in `said` is only referred back to, and what is told joins it. None tells all."""
 
     def fill(phrase: str, gaps: Mapping[str, Parameter | Reference]) -> str:
         parts = []
@@ -67,11 +90,12 @@ def _spoken(goal: Goal) -> str:
             meant = gaps[gap]
             if isinstance(meant, Parameter):
                 parts.append("{" + meant.name + "}")
-            elif meant in said:
+            elif said is not None and meant in said:
                 parts.append(f"that {meant.kind}")
             else:
                 parts.append(fill(meant.phrase, meant.gaps))
-                said.append(meant)
+                if said is not None:
+                    said.append(meant)
         return "".join(parts)
 
     return fill(goal.phrase, goal.gaps)

@@ -70,8 +70,8 @@ def observe(folder: Path, sandboxes: Sandboxes) -> Observed:
         if not one["calls"]:
             left_out[name] = "no call of it went well; it said: " + "; ".join(one["refusals"])
             continue
-        lists = {part: tuple(one[part]) for part in ("gives", "reads", "writes", "refusals")}
-        seen.append(Tool(name, tool.about, tool.params, rows=one["rows"], helpers=(), **lists))
+        gives, reads, writes, refusals = (tuple(one[part]) for part in ("gives", "reads", "writes", "refusals"))
+        seen.append(Tool(name, tool.about, tool.params, gives, one["rows"], reads, writes, refusals, ()))
     volatile = {name: tuple(columns) for name, columns in told["volatile"].items()}
     result = Observed(of, first["digest"], tuple(first["schema"]), told["rereads"], volatile, tuple(seen), left_out)
     (folder / NAME).write_text(json.dumps(asdict(result), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

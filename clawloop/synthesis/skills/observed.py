@@ -44,7 +44,7 @@ def load_observed(folder: Path) -> tuple[Server, Observed, dict[str, Table]]:
     """
     server, of = read_folder(folder)
     path = folder / NAME
-    cure = f"run `clawloop domain observe {folder} 'sandbox.mounts={{{server.mount}: FOLDER}}'`."
+    cure = f"run `clawloop domains observe {folder} 'sandbox.mounts={{{server.mount}: FOLDER}}'`."
     if not path.is_file():
         raise ValueError(f"{folder}: its server was not observed yet; {cure}")
     try:

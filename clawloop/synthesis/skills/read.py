@@ -1,11 +1,12 @@
 """Reading tools from their code (paper, 4.1): AST inspection for parameters, fields and refusals, sqlglot for the SQL.
 
-Nothing is taken from documentation but the one sentence that says what a tool is for.
+Nothing is taken from documentation but the one sentence that says what a tool is for. What the code does not say is
+told as unknown, to be completed (`skills.completion`).
 """
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import sqlglot
 from sqlglot import exp
@@ -13,7 +14,8 @@ from sqlglot import exp
 from clawloop.sandbox.lint import syntax_tree
 
 TYPES = ("str", "int", "float")
-_RUNS = ("execute", "executemany")
+PARTS = ("gives", "reads", "writes")  # what code may leave open
+_RUNS = ("execute", "executemany", "executescript")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,7 @@ class Tool:
     `params` are names and types; `gives` are the fields that it returns and was not handed; `rows` is the key under
     which it returns several rows, or empty. `reads` and `writes` are tables, its helpers' included. `refusals` are the
     sentences with which it refuses, a gap where a value goes. `helpers` are the module's functions that it calls.
+    `unknown` has those of `PARTS` that the code does not say in full, each with the sentence that names the line.
     """
 
     name: str
@@ -34,6 +37,7 @@ class Tool:
     writes: tuple[str, ...]
     refusals: tuple[str, ...]
     helpers: tuple[str, ...]
+    unknown: Mapping[str, str] = field(default_factory=dict)
 
 
 def parsed(code: str, at: str) -> ast.Module:
@@ -61,18 +65,19 @@ def read_tools(code: str, at: str) -> tuple[Tool, ...]:
 
 def _tool(node: ast.FunctionDef, functions: Mapping[str, ast.FunctionDef], at: str) -> Tool:
     params = _params(node, at)
-    fields, rows = _fields(node, at)
+    fields, rows, unsaid = _fields(node, at)
+    unknown = {"gives": unsaid} if unsaid else {}
     helpers = _reached(node.name, functions)
     reads: set[str] = set()
     writes: set[str] = set()
-    for name in (node.name, *helpers):
-        for statement in _statements(functions[name], at):
-            changed = _changed(statement)
-            writes |= changed
-            seen = [table.name for table in statement.find_all(exp.Table)]
-            for table in changed:
-                seen.remove(table)
-            reads |= set(seen)
+    for call in (call for name in (node.name, *helpers) for call in _calls(functions[name])):
+        try:
+            seen, changed = touched(_plain(call))
+        except ValueError as error:
+            unknown |= {part: f"{at}:{call.lineno}: {error}" for part in ("reads", "writes") if part not in unknown}
+            continue
+        reads |= seen
+        writes |= changed
     return Tool(
         name=node.name,
         about=(ast.get_docstring(node) or "").split("\n")[0],
@@ -83,7 +88,33 @@ def _tool(node: ast.FunctionDef, functions: Mapping[str, ast.FunctionDef], at: s
         writes=tuple(sorted(writes)),
         refusals=tuple(text for name in (node.name, *helpers) for text in _refusals(functions[name])),
         helpers=helpers,
+        unknown=unknown,
     )
+
+
+def touched(text: str) -> tuple[set[str], set[str]]:
+    """The tables that some SQL reads and those that it writes.
+
+    Raises:
+        ValueError: it is no SQL that can be read; one sentence.
+
+    >>> touched("INSERT INTO log SELECT bee FROM bees")
+    ({'bees'}, {'log'})
+    """
+    reads: set[str] = set()
+    writes: set[str] = set()
+    try:
+        statements = sqlglot.parse(text, read="sqlite")
+    except sqlglot.errors.SqlglotError as error:
+        raise ValueError(f"the SQL cannot be read: {str(error).splitlines()[0]}") from error
+    for statement in (part for part in statements if part is not None):
+        changed = _changed(statement)
+        seen = [table.name for table in statement.find_all(exp.Table)]
+        for table in changed:
+            seen.remove(table)
+        reads |= set(seen)
+        writes |= changed
+    return reads, writes
 
 
 def _params(node: ast.FunctionDef, at: str) -> dict[str, str]:
@@ -98,28 +129,43 @@ def _params(node: ast.FunctionDef, at: str) -> dict[str, str]:
     return found
 
 
-def _fields(node: ast.FunctionDef, at: str) -> tuple[list[str], str]:
-    """The keys of the returned dict; where one holds a list of dicts, the keys of these, and its own as `rows`."""
+def _fields(node: ast.FunctionDef, at: str) -> tuple[list[str], str, str]:
+    """The keys of the returned dict; where one holds a list of dicts, the keys of these, and its own as `rows`.
+
+    Where these are not written out, last the sentence that says so.
+    """
     fields: list[str] = []
-    rows = ""
+    rows = unsaid = ""
     for step in ast.walk(node):
         if not isinstance(step, ast.Return):
             continue
-        if not isinstance(step.value, ast.Dict):
-            raise ValueError(
+        items = _items(step.value)
+        inner = {key: _inner(value) for key, value in items or ()}
+        if items is None or any(own is None for own in inner.values()):
+            unsaid = unsaid or (
                 f"{at}:{step.lineno}: {node.name} must return a dict that is written out, {{'name': ...}}."
             )
-        for key, value in _items(step.value):
-            inner = [field for row in ast.walk(value) if isinstance(row, ast.Dict) for field, _ in _items(row)]
-            rows = key if inner else rows
-            fields += inner or [key]
-    return list(dict.fromkeys(fields)), rows
+        for key, own in inner.items():
+            rows = key if own else rows
+            fields += [] if own is None else own or [key]
+    return list(dict.fromkeys(fields)), rows, unsaid
 
 
-def _items(node: ast.Dict) -> Iterator[tuple[str, ast.expr]]:
-    for key, value in zip(node.keys, node.values, strict=True):
-        if isinstance(key, ast.Constant) and isinstance(key.value, str):
-            yield key.value, value
+def _items(node: ast.expr | None) -> list[tuple[str, ast.expr]] | None:
+    """The keys and values of a dict whose keys are all written out; None for anything else."""
+    if not isinstance(node, ast.Dict):
+        return None
+    keys = [key.value for key in node.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+    return list(zip(keys, node.values, strict=True)) if len(keys) == len(node.keys) else None
+
+
+def _inner(value: ast.expr) -> list[str] | None:
+    """The keys of the rows that a value lists, none for another value; None where its rows are not written out."""
+    rows = [row for row in ast.walk(value) if isinstance(row, ast.Dict)]
+    found = [_items(row) for row in rows]
+    if None in found or (isinstance(value, ast.ListComp) and not rows):
+        return None
+    return [field for row in found for field, _ in row or ()]
 
 
 def _reached(name: str, functions: Mapping[str, ast.FunctionDef]) -> tuple[str, ...]:
@@ -132,19 +178,18 @@ def _reached(name: str, functions: Mapping[str, ast.FunctionDef]) -> tuple[str, 
     return tuple(other for other in functions if other in found and other != name)
 
 
-def _statements(node: ast.FunctionDef, at: str) -> Iterator[exp.Expr]:
+def _calls(node: ast.FunctionDef) -> Iterator[ast.Call]:
+    """The calls of a function that run SQL."""
     for call in ast.walk(node):
-        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _RUNS):
-            continue
-        text = call.args[0] if call.args else None
-        if not (isinstance(text, ast.Constant) and isinstance(text.value, str)):
-            raise ValueError(
-                f"{at}:{call.lineno}: the SQL must be a plain string, so that it can be read; use ? for values."
-            )
-        try:
-            yield from (part for part in sqlglot.parse(text.value, read="sqlite") if part is not None)
-        except sqlglot.errors.SqlglotError as error:
-            raise ValueError(f"{at}:{call.lineno}: the SQL cannot be read: {str(error).splitlines()[0]}") from error
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _RUNS:
+            yield call
+
+
+def _plain(call: ast.Call) -> str:
+    text = call.args[0] if call.args else None
+    if not (isinstance(text, ast.Constant) and isinstance(text.value, str)):
+        raise ValueError("the SQL must be a plain string, so that it can be read; use ? for values.")
+    return text.value
 
 
 def _changed(statement: exp.Expr) -> set[str]:

@@ -27,14 +27,12 @@ class Lookup:
 
 
 def read_words(text: str, tools: Mapping[str, Tool], at: str) -> dict[str, Any]:
-    """The parts of a `Domain` that words.yaml has.
+    """The parts of a `Domain` that words.yaml has, without the values.
 
     Raises:
         ValueError: something is missing, unknown, or does not suit the tools; the sentence names it.
     """
-    words = yaml.safe_load(text)
-    if not isinstance(words, dict) or not {"about", "goals", "lookups"} <= set(words) <= set(_KEYS):
-        raise ValueError(f"{at} must have the keys about, lookups and goals, and may have {', '.join(_KEYS)}.")
+    words = _read(text, at)
     remedies = words.get("remedies", {})
     for name in (*words["lookups"], *words["goals"], *remedies):
         if name not in tools:
@@ -53,10 +51,25 @@ def read_words(text: str, tools: Mapping[str, Tool], at: str) -> dict[str, Any]:
         "held": bool(words.get("held", False)),
         "decisions": tuple((str(name), str(rule)) for name, rule in words.get("decisions", {}).items()),
         "remedies": {name: str(rule) for name, rule in remedies.items()},
-        "values": {name: _values(name, value, at) for name, value in words.get("values", {}).items()},
         "lookups": lookups,
         "goals": goals,
     }
+
+
+def read_values(text: str, at: str) -> dict[str, Any]:
+    """The values that no record has, by parameter.
+
+    Raises:
+        ValueError: words.yaml cannot be read, or they are of another form; the sentence names it.
+    """
+    return {name: _values(name, value, at) for name, value in _read(text, at).get("values", {}).items()}
+
+
+def _read(text: str, at: str) -> dict[str, Any]:
+    words = yaml.safe_load(text)
+    if not isinstance(words, dict) or not {"about", "goals", "lookups"} <= set(words) <= set(_KEYS):
+        raise ValueError(f"{at} must have the keys about, lookups and goals, and may have {', '.join(_KEYS)}.")
+    return words
 
 
 def _lookup(value: Mapping[str, str], tool: Tool, at: str) -> Lookup:

@@ -23,8 +23,9 @@ class Duplicate:
     Either alone is no duplicate. One program under other words is the variety of surface forms that the paper wants
     (4.1), and one sentence may stand over different work.
 
-    Only candidates that a model wrote (they have attempts) are compared. The programs that the project ships share
-    their skeletons on purpose: there the parameters are the task.
+    Only candidates whose program a model wrote are compared (they have attempts, and are not of the domain route,
+    where it writes the instruction). The programs that the project ships share their skeletons on purpose: there the
+    parameters are the task.
     """
 
     def __init__(self) -> None:
@@ -32,10 +33,10 @@ class Duplicate:
 
     def compare(self, candidate: Candidate, before: Sequence[Candidate]) -> Finding:
         """Passes where no candidate of `before` is the same; the first that is, is named."""
-        if not candidate.attempts:
+        if not _written(candidate):
             return Finding("duplicate", True)
         own = self._fingerprint(candidate)
-        same = next((other.id for other in before if other.attempts and self._fingerprint(other) == own), "")
+        same = next((other.id for other in before if _written(other) and self._fingerprint(other) == own), "")
         reason = f"but for names and numbers, program and instruction are those of {same}." if same else ""
         return Finding("duplicate", not same, reason)
 
@@ -46,6 +47,10 @@ class Duplicate:
             text = f"{skeleton(candidate.generator.program)}\n{wording(candidate.task)}"
             self._fingerprints[candidate.id] = hashlib.sha256(text.encode()).hexdigest()
         return self._fingerprints[candidate.id]
+
+
+def _written(candidate: Candidate) -> bool:
+    return bool(candidate.attempts) and candidate.card.route != "domain"
 
 
 def skeleton(program: str) -> str:

@@ -6,13 +6,13 @@ gold trajectory and compiles the final state into predicates (paper, 4.1).
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from clawloop.synthesis.generator import GeneratorError
-from clawloop.synthesis.skills.cluster import cluster
-from clawloop.synthesis.skills.domain import Domain, load, named
+from clawloop.synthesis.skills.domain import Domain, Sources, load, named
 from clawloop.synthesis.skills.ground import Found, Given, Plan, plans
 from clawloop.synthesis.skills.instruct import Brief, Goal, Parameter, Reference, instruct
 from clawloop.synthesis.skills.materialise import materialise
@@ -20,12 +20,47 @@ from clawloop.synthesis.skills.observed import PROGRAMS, shape, text
 from clawloop.synthesis.skills.table import source
 from clawloop.types import Card, Generator
 
+TRIES = 2000
 _PLANS = 16
 _SERVER_S, _RESTARTS_S = 60.0, 240.0  # for a start on a busy machine; where each call needs a server of its own
 
 
-def grounded(card: Card, folders: Sequence[str]) -> Generator:
-    """The generator of a card of the domain route.
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """A card's domain and the plans that it may become; `rng` draws the words for them."""
+
+    card: Card
+    domain: Domain
+    plans: tuple[Plan, ...]
+    rng: random.Random
+
+    def generator(self, told: Sequence[tuple[Plan, str]], tries: int = TRIES) -> Generator:
+        """The program that finds a world for one of some plans, each with its instruction.
+
+        Args:
+            told: plans with instructions, in which {gaps} stand for the initial parameters.
+            tries: draws of worlds and parameters before it gives up.
+        """
+        steps = [_plan(plan, self.domain, said) for plan, said in told]
+        growth, level = self.card.growth, self.card.level
+        spec = _material(self.domain) | {"plans": steps, "tries": tries, "growth": {}}
+        grown = ""
+        if growth:
+            dirt = min(max(level - 2, 1), 2) if "dirtiness" in growth else 0
+            spec["growth"] = {"hops": "multi_hop" in growth, "dirt": dirt}
+            grown = _text("requests.py.txt")
+        server = self.domain.server
+        below = "".join(map(text, PROGRAMS)) if server else _here()
+        verify = text("documents.py.txt") + _text("state.py.txt")
+        head = f"SPEC = {spec!r}\nSERVER = {dict(server)!r}\nVERIFY = {verify!r}\n"
+        program = f"{head}{below}{grown}{_text('ground.py.txt')}"
+        if not server:
+            return Generator(program, self.card.seed)
+        return Generator(program, self.card.seed, _SERVER_S if server["rereads"] else _RESTARTS_S)
+
+
+def ground(card: Card, folders: Sequence[str]) -> Ground:
+    """The plans of a card of the domain route.
 
     Args:
         card: its capability is domain/skill.
@@ -38,29 +73,24 @@ def grounded(card: Card, folders: Sequence[str]) -> Generator:
     if card.domain not in places:
         raise GeneratorError(f"there is no domain {card.domain!r}; name its folder in routine.domain.folders.")
     domain = load(places[card.domain])
-    skills = cluster(domain.tools)
     wanted = card.capability.partition("/")[2]
-    if not (skill := [skill for skill in skills if skill.name == wanted]):
+    if not (skill := [skill for skill in domain.skills if skill.name == wanted]):
         raise GeneratorError(f"the domain {domain.name} has no skill {wanted!r}.")
     rng = random.Random(f"{card.seed}/{card.capability}/plans")
     found = plans(domain, skill[0], card.level, _PLANS, rng)
     if not found:
         raise GeneratorError(f"the tools of {domain.name} carry no task graph of level {card.level}.")
-    spec = _material(places[card.domain]) | {"plans": [_plan(plan, domain, rng) for plan in found], "growth": {}}
-    grown = ""
-    if card.growth:
-        dirt = min(max(card.level - 2, 1), 2) if "dirtiness" in card.growth else 0
-        spec["growth"] = {"hops": "multi_hop" in card.growth, "dirt": dirt}
-        grown = _text("requests.py.txt")
-    documents = text("documents.py.txt")
-    verify = documents + _text("state.py.txt")
-    here = documents + text("draw.py.txt") + _text("database.py.txt")
-    below = "".join(map(text, PROGRAMS)) if domain.server else here
-    head = f"SPEC = {spec!r}\nSERVER = {dict(domain.server)!r}\nVERIFY = {verify!r}\n"
-    program = f"{head}{below}{grown}{_text('ground.py.txt')}"
-    if not domain.server:
-        return Generator(program, card.seed)
-    return Generator(program, card.seed, _SERVER_S if domain.server["rereads"] else _RESTARTS_S)
+    return Ground(card, domain, found, rng)
+
+
+def grounded(card: Card, folders: Sequence[str]) -> Generator:
+    """The generator of a card of the domain route, with instructions put together from the domain's phrases.
+
+    Raises:
+        GeneratorError: as `ground`.
+    """
+    found = ground(card, folders)
+    return found.generator([(plan, instruct(brief(plan, found.domain, found.rng), found.rng)) for plan in found.plans])
 
 
 def brief(plan: Plan, domain: Domain, rng: random.Random) -> Brief:
@@ -103,7 +133,7 @@ def _used(plan: Plan, index: int) -> set[str]:
     return {value.field for value in values if isinstance(value, Found) and value.step == index}
 
 
-def _plan(plan: Plan, domain: Domain, rng: random.Random) -> dict[str, Any]:
+def _plan(plan: Plan, domain: Domain, said: str) -> dict[str, Any]:
     steps = [
         {
             "tool": step.tool,
@@ -118,15 +148,20 @@ def _plan(plan: Plan, domain: Domain, rng: random.Random) -> dict[str, Any]:
         }
         for index, (step, action) in enumerate(zip(plan.steps, plan.graph.actions, strict=True))
     ]
-    text = instruct(brief(plan, domain, rng), rng)
-    return {"steps": steps, "instruction": text, "decisions": [list(one) for one in decisions(plan, domain)]}
+    return {"steps": steps, "instruction": said, "decisions": [list(one) for one in decisions(plan, domain)]}
 
 
-@cache
-def _material(place: str) -> dict[str, Any]:
-    """What the program needs of a domain, with its skills as files."""
-    domain = load(place)
-    skills = cluster(domain.tools)
+def world_program(sources: Sources) -> str:
+    """The module of a domain's worlds: what fills, copies and reads a database, draws parameters and calls tools."""
+    return f"SPEC = {_world(sources)!r}\n{_here()}"
+
+
+def _here() -> str:
+    """What works on the database of a domain whose tools are functions."""
+    return text("documents.py.txt") + text("draw.py.txt") + _text("database.py.txt")
+
+
+def _world(domain: Domain | Sources) -> dict[str, Any]:
     params = {param for tool in domain.tools.values() for param in tool.params}
     sources = {param: source(domain.tables, domain.values, param) for param in sorted(params)}
     return {
@@ -135,6 +170,14 @@ def _material(place: str) -> dict[str, Any]:
         "world": domain.world,
         "tables": shape(domain.tables),
         "sources": {p: ("values", domain.values[p]) if at == ("values",) else at for p, at in sources.items() if at},
+    }
+
+
+@cache
+def _material(domain: Domain) -> dict[str, Any]:
+    """What the program needs of a domain, with its skills as files."""
+    skills = domain.skills
+    return _world(domain) | {
         "rows": {name: tool.rows for name, tool in domain.tools.items()},
         "params": {name: tuple(tool.params) for name, tool in domain.tools.items()},
         "lookups": {name: (lookup.by, lookup.order) for name, lookup in domain.lookups.items()},

@@ -1,0 +1,1 @@
+"""`clawloop domains`: a person's view of executable domains, and the model's part in their analysis."""
