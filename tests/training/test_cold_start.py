@@ -31,8 +31,10 @@ def start(base: Path, cache: Path, calls: list[int], **other: Any) -> ColdStart:
         calls.append(k)
         return synthesize(policy, report, k)
 
-    play = Episode(Shell(max_turns=4, system="brief.md"), BOXES, SandboxGrader(BOXES))
-    return ColdStart({**SETTINGS, **other}, counted, play, Fanout([]), cache, base, {"harness": "shell"})
+    shell = Shell(max_turns=4, system="brief.md")
+    play = Episode(shell, BOXES, SandboxGrader(BOXES))
+    harness_of = lambda _: shell  # noqa: E731
+    return ColdStart({**SETTINGS, **other}, counted, play, harness_of, Fanout([]), cache, base, {"harness": "shell"})
 
 
 def test_a_start_trains_once_and_is_then_read_from_the_cache(small_model: Path, tmp_path: Path) -> None:
