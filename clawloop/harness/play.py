@@ -72,6 +72,10 @@ class Native:
         command_s: seconds that one command may take.
         observation_chars: characters of an output that are shown; the middle of longer ones is left out.
         max_tokens: tokens that one reply may have.
+        system: the file of the system prompt: full.md, or brief.md for small models.
+
+    Raises:
+        ValueError: the harness has no such file.
     """
 
     name: str
@@ -83,9 +87,12 @@ class Native:
         command_s: float = 20.0,
         observation_chars: int = 8_000,
         max_tokens: int = 1_024,
+        system: str = "full.md",
     ) -> None:
         self.max_turns, self.wall_s, self.command_s = max_turns, wall_s, command_s
-        self.observation_chars, self.max_tokens = observation_chars, max_tokens
+        self.observation_chars, self.max_tokens, self.system = observation_chars, max_tokens, system
+        if not files(type(self).__module__.rpartition(".")[0]).joinpath(system).is_file():
+            raise ValueError(f"harness: {self.name} has no system prompt {system!r}; use full.md or brief.md.")
 
     def bash(self, sandbox: Sandbox, command: str) -> tuple[int | None, str]:
         """Run a command line: its exit code and what the agent sees of it."""

@@ -50,7 +50,7 @@ class React(Native):
 
     def run(self, assignment: Assignment, policy: Agent, sandbox: Sandbox, seed: int) -> Trajectory:
         """Play one episode."""
-        episode = Play(self, assignment, policy, seed, opening(assignment, prompt(__package__, "system.md")))
+        episode = Play(self, assignment, policy, seed, opening(assignment, prompt(__package__, self.system)))
         while (reply := episode.ask()) is not None:
             command, code = None, None
             try:

@@ -28,31 +28,9 @@ def command_of(action: str) -> str | None:
 
 
 class Shell(Native):
-    """One bash command a turn; a reply with the word done and no command ends the episode.
-
-    Args:
-        max_turns: replies that an episode may have; more is a failure (paper, A.1).
-        wall_s: seconds that an episode may take; more is a failure.
-        command_s: seconds that one command may take.
-        observation_chars: characters of a command's output that are shown; the middle of longer ones is left out.
-        max_tokens: tokens that one reply may have.
-        system: the file of the system prompt, brief.md or full.md.
-    """
+    """One bash command a turn; a reply with the word done and no command ends the episode."""
 
     name = "shell"
-
-    def __init__(
-        self,
-        max_turns: int = 300,
-        wall_s: float = 86_400.0,
-        command_s: float = 20.0,
-        observation_chars: int = 8_000,
-        max_tokens: int = 1_024,
-        system: str = "full.md",
-    ) -> None:
-        super().__init__(max_turns, wall_s, command_s, observation_chars, max_tokens)
-        self.system = system
-        prompt(__package__, system)
 
     def reply(self, command: str | None) -> str:
         """The reply that runs a command, or that hands in."""

@@ -21,6 +21,7 @@ class Tools(Native):
         command_s: seconds that one command may take.
         observation_chars: characters of an output that are shown; the middle of longer ones is left out.
         max_tokens: tokens that one reply may have.
+        system: the file of the system prompt: full.md, or brief.md for small models.
         max_calls: calls that one reply may have.
     """
 
@@ -33,14 +34,15 @@ class Tools(Native):
         command_s: float = 20.0,
         observation_chars: int = 8_000,
         max_tokens: int = 1_024,
+        system: str = "full.md",
         max_calls: int = 8,
     ) -> None:
-        super().__init__(max_turns, wall_s, command_s, observation_chars, max_tokens)
+        super().__init__(max_turns, wall_s, command_s, observation_chars, max_tokens, system)
         self.max_calls = max_calls
         schemas = json.loads(prompt(__package__, "tools.json"))
         self._tools = {schema["name"]: schema["parameters"] for schema in schemas}
         shown = "\n".join(map(json.dumps, schemas))
-        self._system = prompt(__package__, "system.md", tools=shown, calls=str(max_calls))
+        self._system = prompt(__package__, system, tools=shown, calls=str(max_calls))
 
     def reply(self, command: str | None) -> str:
         """The reply that runs a command, or that hands in."""

@@ -30,7 +30,7 @@ class Xml(Native):
             for function in ElementTree.fromstring(tools)
         }
         episode = Play(
-            self, assignment, policy, seed, opening(assignment, prompt(__package__, "system.md", tools=tools))
+            self, assignment, policy, seed, opening(assignment, prompt(__package__, self.system, tools=tools))
         )
         while (reply := episode.ask()) is not None:
             try:
