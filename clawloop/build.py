@@ -16,6 +16,7 @@ from typing import Any
 from clawloop import __version__, loop
 from clawloop.diagnosis.diagnose import Diagnose
 from clawloop.evaluation.evaluate import Probe
+from clawloop.harness.by_task import ByTask
 from clawloop.protocols import Author, Policy, Shelf
 from clawloop.report import read, summary, tables
 from clawloop.rollout.collect import Collect
@@ -90,7 +91,7 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
 
     sandboxes = part(config["sandbox"])
     grader = SandboxGrader(sandboxes)
-    harness = part(config["harness"])
+    harness = ByTask(parts(config["harness"]))
     source = weights.find(config["model"]["source"], cache())
     policy = agent(config, source)
     checks = parts(config["check"], sandboxes=sandboxes, grader=grader)
@@ -143,7 +144,7 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
     stages = parts(config["trainer"], seed=seed, tracker=tracker, reached=ledger.reached) if trained else {}
     depends = {"harness": config["harness"], "routine": config["routine"]}
     teach = synthesis(int(config["cold_start"]["demonstrations"] or 1), NoGrowth(0), COLD_SEED)
-    cold = ColdStart(config["cold_start"], teach, episode, tracker, cache(), source, depends)
+    cold = ColdStart(config["cold_start"], teach, episode, harness.of, tracker, cache(), source, depends)
 
     def ended(name: str, k: int, seconds: float, repeated: bool) -> None:
         tracker.event("phase", {"name": name, "k": k, "seconds": seconds, "repeated": repeated})

@@ -87,6 +87,13 @@ class Harness(Protocol):
     def run(self, assignment: Assignment, policy: Agent, sandbox: Sandbox, seed: int) -> Trajectory: ...
 
 
+@runtime_checkable
+class Demonstrable(Protocol):
+    """A harness in whose form an action can be written: the reply that runs a command, or, for None, hands in."""
+
+    def reply(self, command: str | None) -> str: ...
+
+
 class Grader(Protocol):
     """Runs a task's verifier on a snapshot, in a box of its own."""
 

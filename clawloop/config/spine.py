@@ -80,8 +80,8 @@ class Config:
     diagnosis: dict[str, Any] = field(default_factory=dict)
     policy: dict[str, Any] = field(default_factory=dict)
     sandbox: dict[str, Any] = field(default_factory=dict)
-    harness: dict[str, Any] = field(default_factory=dict)
 
+    harness: dict[str, Any] = field(default_factory=dict)
     routine: dict[str, Any] = field(default_factory=dict)
     growth: dict[str, Any] = field(default_factory=dict)
     check: dict[str, Any] = field(default_factory=dict)
@@ -89,8 +89,8 @@ class Config:
     tracker: dict[str, Any] = field(default_factory=dict)
 
 
-ONE_PART = ("author", "band", "difficulty", "diagnosis", "policy", "sandbox", "harness")
-SEVERAL_PARTS = ("routine", "growth", "check", "trainer", "tracker")
+ONE_PART = ("author", "band", "difficulty", "diagnosis", "policy", "sandbox")
+SEVERAL_PARTS = ("harness", "routine", "growth", "check", "trainer", "tracker")
 
 
 def register() -> None:

@@ -10,7 +10,7 @@ from clawloop.types import Completion, Message, Request
 
 
 class ScriptedPolicy:
-    """Answers the first rule whose pattern is found in the assignment, and `done` once a command has run.
+    """Answers the first rule whose pattern is found in the assignment, and hands in at its next turn.
 
     A share `slip` of the sessions answers wrongly, chosen by the request's seed alone, so that groups are mixed the
     way a real agent's are. Its tokens are the bytes of its text, with 256 as the end of a turn.
@@ -20,6 +20,7 @@ class ScriptedPolicy:
         slip: the share of sessions that give `wrong` instead of a rule's reply, 0 to 1.
         wrong: the reply of a slip, and of an assignment that no rule knows.
         version: the name of theta.
+        done: the reply that hands in.
     """
 
     end = 256
@@ -30,9 +31,10 @@ class ScriptedPolicy:
         slip: float = 0.5,
         wrong: str = "```bash\ntrue\n```",
         version: str = "theta_0",
+        done: str = "done",
     ) -> None:
         self._rules = tuple((re.compile(rule["when"], re.DOTALL), rule["say"]) for rule in rules)
-        self._slip, self._wrong, self._version = slip, wrong, version
+        self._slip, self._wrong, self._version, self._done = slip, wrong, version, done
 
     @property
     def version(self) -> str:
@@ -80,7 +82,7 @@ class ScriptedPolicy:
 
     def _reply(self, request: Request) -> str:
         if any(message.role == "assistant" for message in request.messages):
-            return "done"
+            return self._done
         draw = int.from_bytes(hashlib.sha256(str(request.seed).encode()).digest()[:8], "big") / 2**64
         if draw < self._slip:
             return self._wrong

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from clawloop.policy.chat import Chat
 from clawloop.policy.hf import HfPolicy
-from clawloop.protocols import Agent, Policy, Tracker
+from clawloop.protocols import Agent, Demonstrable, Harness, Policy, Tracker
 from clawloop.store.recorded import save_whole
 from clawloop.store.weights import digest
 from clawloop.training.sft import Sft
@@ -24,16 +24,17 @@ from clawloop.types import Candidate, Completion, DiagnosisReport, Request, Roll
 
 @dataclass(slots=True)
 class Demonstrator:
-    """An agent that replays an oracle: one command a turn in a bash block, then the word done."""
+    """An agent that replays an oracle in the form of a harness: one command a turn, then it hands in."""
 
     chat: Chat
     oracle: Sequence[str]
+    write: Callable[[str | None], str]
     version: str = "oracle"
 
     def complete(self, request: Request) -> Completion:
         """The next command; its log-probabilities are 0, for it was not sampled."""
         turn = sum(message.role == "assistant" for message in request.messages)
-        text = f"```bash\n{self.oracle[turn]}\n```" if turn < len(self.oracle) else "done"
+        text = self.write(self.oracle[turn] if turn < len(self.oracle) else None)
         ids = (*self.chat.tokenizer(text, add_special_tokens=False)["input_ids"], self.chat.end)
         return Completion(text, self.chat.prompt_ids(request.messages), ids, (0.0,) * len(ids), "stop")
 
@@ -47,16 +48,32 @@ class Plays(Protocol):
 
 
 def demonstrate(
-    candidates: Sequence[Candidate], chat: Chat, play: Plays, progress: Callable[[str, int, int], None]
+    candidates: Sequence[Candidate],
+    chat: Chat,
+    play: Plays,
+    harness_of: Callable[[str], Harness],
+    progress: Callable[[str, int, int], None],
 ) -> tuple[Rollout, ...]:
-    """Play the oracles of the candidates that have a task; only rewarded trials are demonstrations."""
+    """Play the oracles of the candidates that have a task; only rewarded trials are demonstrations.
+
+    Raises:
+        ValueError: nobody can write an action of a task's harness down.
+    """
     played: list[Rollout] = []
-    ready = [(c.task, c.oracle) for c in candidates if c.task is not None]
+    ready = [(c.task, Demonstrator(chat, c.oracle, _writer(harness_of(c.task.id)))) for c in candidates if c.task]
     with ThreadPoolExecutor(4, thread_name_prefix="demonstration") as pool:
-        for rollout in pool.map(lambda pair: play(Demonstrator(chat, pair[1]), pair[0], 0, 0), ready):
+        for rollout in pool.map(lambda pair: play(pair[1], pair[0], 0, 0), ready):
             played.append(rollout)
             progress("cold start", len(played), len(ready))
     return tuple(rollout for rollout in played if rollout.reward == 1.0)
+
+
+def _writer(harness: Harness) -> Callable[[str | None], str]:
+    if not isinstance(harness, Demonstrable):
+        raise ValueError(
+            f"cold_start: no demonstration can be written for {harness.name}; set cold_start.demonstrations=0."
+        )
+    return harness.reply
 
 
 class ColdStart:
@@ -66,6 +83,7 @@ class ColdStart:
         settings: demonstrations, epochs, lr and batch_size.
         synthesize: makes level-0 candidates, with a seed of its own.
         play: plays one trial.
+        harness_of: the harness of a task, by its id.
         tracker: told the progress and the loss (axis cold_start).
         cache: starts are kept in cold_start/ there, by a hash of all that they depend on.
         weights: the folder of the base model.
@@ -77,12 +95,14 @@ class ColdStart:
         settings: Mapping[str, Any],
         synthesize: Callable[[Policy, DiagnosisReport, int], tuple[Candidate, ...]],
         play: Plays,
+        harness_of: Callable[[str], Harness],
         tracker: Tracker,
         cache: Path,
         weights: Path,
         depends: Mapping[str, Any],
     ) -> None:
-        self._settings, self._synthesize, self._play, self._tracker = settings, synthesize, play, tracker
+        self._settings, self._synthesize, self._tracker = settings, synthesize, tracker
+        self._play, self._harness_of = play, harness_of
         self._cache, self._weights, self._depends = cache, weights, depends
 
     def _folder(self) -> Path:
@@ -111,7 +131,7 @@ class ColdStart:
         if not isinstance(policy, HfPolicy):
             raise TypeError(f"cold_start: {type(policy).__name__} cannot be trained; set cold_start.demonstrations=0.")
         candidates = self._synthesize(policy, DiagnosisReport.empty(), 0)
-        rollouts = demonstrate(candidates, policy.chat, self._play, self._tracker.progress)
+        rollouts = demonstrate(candidates, policy.chat, self._play, self._harness_of, self._tracker.progress)
         traces = [(r.task_id, r.trajectory.trace) for r in rollouts if r.trajectory is not None]
         sequences = [Trained(name, trace.ids, trace.mask, trace.logprobs) for name, trace in traces]
         stage = Sft(

@@ -71,6 +71,14 @@ def test_the_author_reads_the_folders_of_the_domain_route(composed: Compose) -> 
     assert composed("+experiment=main")[0]["author"]["folders"] == []
 
 
+def test_harnesses_are_chosen_like_the_stages_one_or_several(composed: Compose) -> None:
+    assert list(composed("+experiment=main")[0]["harness"]) == ["shell_brief"]
+    values, _ = composed("+experiment=main", "harness=[shell,tools]", "harness.tools.max_calls=2", "budget.turns=9")
+    assert list(values["harness"]) == ["shell", "tools"]
+    assert (values["harness"]["tools"]["max_calls"], values["harness"]["shell"]["max_turns"]) == (2, 9)
+    assert list(composed("+experiment=main", "harness=react")[0]["harness"]) == ["react"]
+
+
 def test_the_order_of_stages_is_the_order_that_was_typed(composed: Compose) -> None:
     assert list(composed("+experiment=main", "trainer=[grpo,sft]")[0]["trainer"]) == ["grpo", "sft"]
 

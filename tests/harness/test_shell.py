@@ -117,3 +117,8 @@ def test_the_scripted_policy_follows_rules_and_slips_by_seed() -> None:
     policy = ScriptedPolicy(rules, slip=0.5)
     texts = {policy.complete(Request(opening(ASSIGNMENT), "s", seed, 9)).text for seed in range(40)}
     assert len(texts) == 2
+
+
+def test_a_prompt_that_is_not_there_is_named_at_once() -> None:
+    with pytest.raises(ValueError, match=r"harness: shell has no system prompt 'brif\.md'; use full\.md or brief\.md"):
+        Shell(system="brif.md")

@@ -1,0 +1,1 @@
+"""The react harness: thoughts, actions and observations as lines of text."""

@@ -1,0 +1,1 @@
+"""The tools harness: function calls in JSON, several a turn."""

@@ -1,0 +1,1 @@
+"""The xml harness: one call a turn, written as tags around plain text."""
