@@ -81,7 +81,7 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
     grader = SandboxGrader(sandboxes)
     harness = part(config["harness"])
     source = weights.find(config["model"]["source"], cache())
-    policy: Policy = part(config["policy"], weights=source, version="theta_0")
+    policy: Policy = part(config["policy"], weights=source, version="theta_0", trainer=list(config["trainer"]))
     checks = parts(config["check"], sandboxes=sandboxes, grader=grader)
     screen = Screen(checks, ledger.sound, progress=tracker.progress)
     # The probe and the demonstrations are the same whoever writes the practice.
