@@ -81,7 +81,8 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
     grader = SandboxGrader(sandboxes)
     harness = part(config["harness"])
     source = weights.find(config["model"]["source"], cache())
-    policy: Policy = part(config["policy"], weights=source, version="theta_0", trainer=list(config["trainer"]))
+    told = {"weights": source, "version": "theta_0", "trainer": list(config["trainer"]), "tracker": tracker}
+    policy: Policy = part(config["policy"], **told)
     checks = parts(config["check"], sandboxes=sandboxes, grader=grader)
     screen = Screen(checks, ledger.sound, progress=tracker.progress)
     # The probe and the demonstrations are the same whoever writes the practice.

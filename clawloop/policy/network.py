@@ -23,17 +23,24 @@ class Network:
         temperature: softmax temperature of sampling.
         context: tokens that one conversation may have, prompt and replies together.
         threads: torch threads; None leaves them as they are.
+        device: where the model is; None for a GPU where there is one.
     """
 
     def __init__(
-        self, weights: str | Path, version: str, temperature: float, context: int, threads: int | None
+        self,
+        weights: str | Path,
+        version: str,
+        temperature: float,
+        context: int,
+        threads: int | None,
+        device: str | None = None,
     ) -> None:
         if threads is not None:
             torch.set_num_threads(threads)
         disable_progress_bar()  # type: ignore[no-untyped-call]
         self.tokenizer: Any = AutoTokenizer.from_pretrained(str(weights))
         network: Any = AutoModelForCausalLM.from_pretrained(str(weights), dtype=torch.float32)
-        self.model: Any = network.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+        self.model: Any = network.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
         self.chat = Chat(self.tokenizer)
         self.temperature = temperature
         self.context = min(context, int(self.model.config.max_position_embeddings))

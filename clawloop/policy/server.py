@@ -1,6 +1,7 @@
 """Calls of a server that speaks JSON over HTTP: what is tried again, and what an error means."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -33,35 +34,62 @@ class Server:
             limits=httpx.Limits(max_connections=None),
         )
 
-    def call(self, method: str, path: str, body: dict[str, Any] | None = None, **query: Any) -> Any:
-        """The JSON of an answer; None where it is empty.
+    def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """The JSON of an answer.
+
+        Raises:
+            InfrastructureError: no try was answered with JSON.
+            RequestError: the server refuses the request.
+        """
+        return self._try(method, path, body, {}, lambda answer: answer.json())
+
+    def send(self, method: str, path: str, body: dict[str, Any] | None = None, **query: Any) -> None:
+        """A call whose answer says nothing but that it was obeyed.
 
         Raises:
             InfrastructureError: no try was answered.
             RequestError: the server refuses the request.
         """
+        self._try(method, path, body, query, lambda answer: None)
+
+    def _try(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None,
+        query: dict[str, Any],
+        read: Callable[[httpx.Response], Any],
+    ) -> Any:
         for tries in range(self._retries + 1):
             pause_s = min(self._wait_s * 2**tries, _LONGEST_S)
             try:
                 answer = self._client.request(method, self.url + path, json=body, params=query)
-                if answer.status_code < 400:
-                    return answer.json() if answer.content else None
-                said = f"status {answer.status_code}: {_words(answer)}"
-                if answer.status_code not in _AGAIN:
-                    raise RequestError(f"{self.url}{path} refuses the request ({said})")
-                asked = answer.headers.get("retry-after", "")
-                pause_s = min(float(asked), _LONGEST_S) if asked.replace(".", "", 1).isdigit() else pause_s
             except httpx.TimeoutException:
                 said = "no answer in time"
             except httpx.HTTPError as error:
                 said = f"{type(error).__name__}: {error}"
-            except ValueError as error:
-                if isinstance(error, RequestError):
-                    raise
-                said = f"an answer that is no JSON: {error}"
+            else:
+                if answer.status_code < 400:
+                    try:
+                        return read(answer)
+                    except ValueError as error:
+                        said = f"an answer that is no JSON: {error}"
+                else:
+                    said = f"status {answer.status_code}: {_words(answer)}"
+                    if answer.status_code not in _AGAIN:
+                        raise RequestError(f"{self.url}{path} refuses the request ({said})")
+                    pause_s = min(_seconds(answer.headers.get("retry-after", ""), pause_s), _LONGEST_S)
             if tries < self._retries:
                 time.sleep(pause_s)
         raise InfrastructureError(f"{self.url}{path} gave no answer in {self._retries + 1} tries; the last: {said}.")
+
+
+def _seconds(header: str, otherwise: float) -> float:
+    """What a Retry-After asks for, where it is a number of seconds."""
+    try:
+        return max(0.0, float(header))
+    except ValueError:
+        return otherwise
 
 
 def _words(answer: httpx.Response) -> str:
