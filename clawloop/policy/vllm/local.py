@@ -65,6 +65,7 @@ class LocalEngine:
                 generation_config="vllm",
                 worker_extension_cls=WORKER,
                 disable_log_stats=True,
+                use_tqdm_on_load=False,
             )
         )
         self._names = count(1)

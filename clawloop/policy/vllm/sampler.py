@@ -16,7 +16,7 @@ from clawloop.types import Completion, Message, Request
 
 TESTED = ("0.32", "0.33")
 """Versions of vLLM with which updates of weights were tried."""
-TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1, "float16": 0.03}
+TOLERANCE = {"float32": 1e-3, "bfloat16": 0.15, "float16": 0.03}
 """By the engine's arithmetic, how far it may be from the trainer's: mean |d log p|, in nats a token."""
 
 
