@@ -1,8 +1,12 @@
 """vLLM in this process: one thread steps it, and the episodes' threads wait."""
 
 import os
+import sys
 import threading
-from concurrent.futures import Future
+from collections.abc import Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -10,9 +14,20 @@ from typing import Any
 import torch
 
 from clawloop.policy.vllm.sampler import Ask, Sampled, SampledPolicy, check_dtype, check_version
-from clawloop.protocols import InfrastructureError, Tracker
+from clawloop.protocols import InfrastructureError, RequestError, Tracker
 
+_PATIENCE_S = 2.0
 WORKER = "clawloop.policy.vllm.worker.Weights"
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request on its way to the engine."""
+
+    name: str
+    ids: tuple[int, ...]
+    parameters: Any
+    future: Future[Any]
 
 
 class LocalEngine:
@@ -70,7 +85,7 @@ class LocalEngine:
         )
         self._names = count(1)
         self._adapter: Any = None
-        self._waiting: list[tuple[str, tuple[int, ...], Any, Future[Any]]] = []
+        self._waiting: list[_Asked] = []
         self._running: dict[str, Future[Any]] = {}
         self._changed = threading.Condition()
         self._turn = threading.Lock()  # one thread at a time may touch the engine
@@ -105,14 +120,14 @@ class LocalEngine:
 
     def update(self, folder: Path) -> None:
         """Take the weights of a folder."""
-        with self._turn:
+        with self._held():
             self._drop_adapter()
             self._engine.collective_rpc("take_weights", args=(str(folder),))
             self._forget()
 
     def adapt(self, folder: Path) -> None:
         """Load an adapter under a name of its own, so that no cache of another one serves it."""
-        with self._turn:
+        with self._held():
             self._drop_adapter()
             number = next(self._names)
             self._adapter = self._vllm.lora.request.LoRARequest(f"adapter-{number}", number, str(folder))
@@ -122,19 +137,18 @@ class LocalEngine:
     def sleep(self) -> None:
         """Move the weights off the GPU and drop keys and values; without a GPU there is nothing to give back."""
         if self._gpu:
-            with self._turn:
+            with self._held():
                 self._engine.sleep(level=1)
 
     def wake(self) -> None:
         """Come back."""
         if self._gpu:
-            with self._turn:
+            with self._held():
                 self._engine.wake_up()
 
     def close(self) -> None:
         """End the engine's processes."""
-        with self._turn:
-            self._engine.engine_core.shutdown()
+        self._engine.engine_core.shutdown()
 
     def _drop_adapter(self) -> None:
         if self._adapter is not None:
@@ -148,9 +162,27 @@ class LocalEngine:
     def _wait(self, ids: tuple[int, ...], parameters: Any) -> Any:
         future: Future[Any] = Future()
         with self._changed:
-            self._waiting.append((str(next(self._names)), ids, parameters, future))
+            self._waiting.append(_Asked(str(next(self._names)), ids, parameters, future))
             self._changed.notify()
+        while not wait([future], timeout=_PATIENCE_S).done:
+            self._alive()
         return future.result()
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """The engine, for this thread alone."""
+        while not self._turn.acquire(timeout=_PATIENCE_S):
+            self._alive()
+        try:
+            self._alive()
+            yield
+        finally:
+            self._turn.release()
+
+    def _alive(self) -> None:
+        """A step over an engine whose process was killed never ends, so whoever waits looks for himself."""
+        if self._engine.engine_core.resources.engine_dead:
+            raise InfrastructureError("policy vllm: the engine's process is gone.")
 
     def _serve(self) -> None:
         while True:
@@ -161,21 +193,31 @@ class LocalEngine:
             try:
                 with self._turn:
                     self._step(arrived)
-            except Exception as error:  # the boundary of the engine: whoever waits is told
-                failed = InfrastructureError(f"policy vllm: the engine failed: {type(error).__name__}: {error}")
-                for future in [*self._running.values(), *(future for *_, future in arrived)]:
-                    if not future.done():
-                        future.set_exception(failed)
-                self._running.clear()
+            except (self._vllm.exceptions.VLLMError, RuntimeError, ValueError, OSError) as error:
+                self._fail(arrived, InfrastructureError(f"policy vllm: the engine failed: {error}"))
+            finally:
+                if (fault := sys.exception()) is not None:
+                    self._fail(arrived, fault)
 
-    def _step(self, arrived: list[tuple[str, tuple[int, ...], Any, Future[Any]]]) -> None:
-        for name, ids, parameters, future in arrived:
-            prompt = {"prompt_token_ids": list(ids)}
-            self._running[name] = future
-            self._engine.add_request(name, prompt, parameters, lora_request=self._adapter)
-        for output in self._engine.step():
-            if output.finished:
+    def _step(self, arrived: list[_Asked]) -> None:
+        for one in arrived:
+            prompt = {"prompt_token_ids": list(one.ids)}
+            try:
+                self._engine.add_request(one.name, prompt, one.parameters, lora_request=self._adapter)
+            except self._vllm.exceptions.VLLMClientError as error:
+                one.future.set_exception(RequestError(f"policy vllm: {error}"))
+            else:
+                self._running[one.name] = one.future
+        for output in self._engine.step() if self._running else ():
+            if output.finished and output.request_id in self._running:
                 self._running.pop(output.request_id).set_result(output)
+
+    def _fail(self, arrived: list[_Asked], error: BaseException) -> None:
+        """Tell whoever waits."""
+        for future in {*self._running.values(), *(one.future for one in arrived)}:
+            if not future.done():
+                future.set_exception(error)
+        self._running.clear()
 
 
 class VllmPolicy(SampledPolicy):
