@@ -1,6 +1,6 @@
 """policy/vllm: engines that sample other weights are caught; with vLLM itself, tokens in and out and updates in place.
 
-The tests marked `vllm` run where vLLM is: PYTHONPATH=. "$(scripts/vllm)" -m pytest -m vllm
+The tests marked `vllm` run where vLLM is: PYTHONPATH=. "$(scripts/vllm)" -m pytest -m vllm tests/policy
 """
 
 import importlib.util
@@ -39,7 +39,7 @@ ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_LOGGING_LEVEL": "ERROR", "VL
 
 def vllm(test: Any) -> Any:
     """Marks a test that needs vLLM."""
-    reason = 'vLLM is not in this environment: PYTHONPATH=. "$(scripts/vllm)" -m pytest -m vllm'
+    reason = 'vLLM is not in this environment: PYTHONPATH=. "$(scripts/vllm)" -m pytest -m vllm tests/policy'
     return pytest.mark.vllm(pytest.mark.skipif(not HERE, reason=reason)(test))
 
 
