@@ -55,14 +55,14 @@ def parts(config: Mapping[str, Mapping[str, Any]], /, **handed: Any) -> dict[str
     return {name: part(one, **handed) for name, one in config.items()}
 
 
-def agent(config: Mapping[str, Any], source: Path | None = None) -> Policy:
+def agent(config: Mapping[str, Any], source: Path | None = None, **handed: Any) -> Policy:
     """theta_0: the chosen policy with the weights of the chosen model, which are looked for where none are given.
 
     Raises:
-        ValueError: there are no such weights; in one sentence.
+        ValueError: there are no such weights, or the policy cannot be had; in one sentence.
     """
     weight = source or weights.find(config["model"]["source"], cache())
-    policy: Policy = part(config["policy"], weights=weight, version="theta_0")
+    policy: Policy = part(config["policy"], weights=weight, version="theta_0", **handed)
     return policy
 
 
@@ -93,7 +93,7 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
     grader = SandboxGrader(sandboxes)
     harness = ByTask(parts(config["harness"]))
     source = weights.find(config["model"]["source"], cache())
-    policy = agent(config, source)
+    policy = agent(config, source, trainer=list(config["trainer"]), tracker=tracker)
     checks = parts(config["check"], sandboxes=sandboxes, grader=grader)
     screen = Screen(checks, ledger.sound, progress=tracker.progress)
     # The probe and the demonstrations are the same whoever writes the practice.

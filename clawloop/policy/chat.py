@@ -8,7 +8,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from clawloop.protocols import RequestError
-from clawloop.types import Message, Tool
+from clawloop.types import Message, Tool, ToolCall
 
 _MARK = "\u2063reply\u2063"
 
@@ -48,6 +48,20 @@ class Chat:
             ids += sampled if sampled[-1:] == (self.end,) else (*sampled, self.end)
             ids += self._bridge(messages[start + 1 : until], tools)
         return tuple(ids)
+
+    def written(self, thinking: str, content: str, calls: tuple[ToolCall, ...]) -> str:
+        """A reply that a server took apart, as this template writes it: thinking, text, tool calls."""
+        text = f"<think>\n{thinking}\n</think>\n\n{content}" if thinking else content
+        if not calls:
+            return text
+        asked = [{"role": "user", "content": "?"}, _turn(Message("assistant", _MARK, calls=calls))]
+        whole = self._render(asked, ())
+        after = whole[whole.index(_MARK) + len(_MARK) :].partition(str(self.tokenizer.eos_token))[0]
+        return text + after if text else after.lstrip()
+
+    def encode_reply(self, text: str, ended: bool) -> tuple[int, ...]:
+        """A reply's text as tokens, with the end of turn where it `ended` by itself."""
+        return (*self._encode(text), self.end) if ended else self._encode(text)
 
     def _encode(self, text: str) -> tuple[int, ...]:
         return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])

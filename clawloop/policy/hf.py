@@ -1,5 +1,6 @@
 """A transformers model in this process: token-in, token-out, batched over the episodes that wait."""
 
+import inspect
 import random
 import threading
 import time
@@ -9,13 +10,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer
-from transformers.utils.logging import disable_progress_bar
 
 from clawloop.policy.cache import Prefix, Prefixes, RowCache
-from clawloop.policy.chat import Chat
+from clawloop.policy.network import Network
 from clawloop.protocols import InfrastructureError, RequestError
 from clawloop.types import Completion, Request
 
@@ -33,7 +31,7 @@ class _Row:
     logprobs: list[float] = field(default_factory=list)
 
 
-class HfPolicy:
+class HfPolicy(Network):
     """pi_theta in this process, with continuous batching: a reply that ends makes room for the next at once.
 
     Sampling draws from softmax(logits / temperature) by inverse transform with noise from the request's seed alone;
@@ -62,52 +60,20 @@ class HfPolicy:
         dtype: str = "float32",
         threads: int | None = None,
     ) -> None:
-        if threads is not None:
-            torch.set_num_threads(threads)
-        disable_progress_bar()  # type: ignore[no-untyped-call]
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(str(weights))
-        network: Any = AutoModelForCausalLM.from_pretrained(str(weights), dtype=torch.float32)
-        self.model: Any = network.to(device).eval()
-        self.chat = Chat(self.tokenizer)
-        self.temperature, self.slots = temperature, slots
-        self.context = min(context, int(self.model.config.max_position_embeddings))
+        super().__init__(weights, version, temperature, context, threads)
+        self.slots = slots
         self._autocast = getattr(torch, dtype) if dtype != "float32" else None
-        self._version = version
+        known = inspect.signature(self.model.get_decoder().forward).parameters
+        self._cache_name = "cache" if "cache" in known else "past_key_values"  # transformers renamed it
         self._prefixes = Prefixes(prefixes)
         self._waiting: list[_Row] = []
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    @property
-    def version(self) -> str:
-        """The name of theta."""
-        return self._version
-
     def renamed(self, version: str) -> Self:
         """The same model after its weights have changed in place; what was cached of the old ones is dropped."""
-        self._version = version
         self._prefixes.clear()
-        self.model.eval()
-        return self
-
-    def save(self, folder: Path) -> None:
-        """Write weights (as trained, fp32) and tokenizer."""
-        self.model.save_pretrained(folder)
-        self.tokenizer.save_pretrained(folder)
-
-    def load(self, folder: Path, version: str) -> Self:
-        """Put saved weights into this model, in place."""
-        state: dict[str, Tensor] = {}
-        for part in sorted(folder.glob("*.safetensors")):
-            state |= load_file(part)
-        missing, unexpected = self.model.load_state_dict({k: v.float() for k, v in state.items()}, strict=False)
-        if unexpected or set(missing) - set(self.model._tied_weights_keys or ()):
-            raise ValueError(
-                f"{folder}: these weights do not fit {self.model.config.model_type}: {[*missing, *unexpected][:3]}."
-            )
-        self.model.tie_weights()
-        return self.renamed(version)
+        return super().renamed(version)
 
     def complete(self, request: Request) -> Completion:
         """Wait for a reply.
@@ -129,17 +95,10 @@ class HfPolicy:
             self._changed.notify()
         return row.future.result()
 
-    def count(self, request: Request) -> int:
-        """The tokens of a request's prompt."""
-        return len(self.chat.prompt_ids(request.messages, request.tools))
-
     def _refuse(self, request: Request) -> None:
         if request.stop:
             raise RequestError("stop: policy/hf ends a reply at the end-of-turn token only; leave it out.")
-        if request.temperature not in (None, self.temperature):
-            raise RequestError(f"temperature: policy/hf samples at {self.temperature:g}; leave it out.")
-        if request.top_p not in (None, 1.0):
-            raise RequestError("top_p: policy/hf samples from the whole distribution; leave it out.")
+        self.refuse_sampling(request)
 
     @torch.inference_mode()
     def _serve(self) -> None:
@@ -222,7 +181,7 @@ class HfPolicy:
         backbone: Any = self.model.get_decoder()
         with torch.autocast(ids_RQ.device.type, self._autocast, enabled=self._autocast is not None):
             hidden_RQE = backbone(
-                input_ids=ids_RQ, attention_mask=mask, position_ids=position_RQ, cache=cache
+                input_ids=ids_RQ, attention_mask=mask, position_ids=position_RQ, **{self._cache_name: cache}
             ).last_hidden_state
             hidden_RE = hidden_RQE[:, -1] if last is None else hidden_RQE[last[0], last[1]]
             head: Any = self.model.get_output_embeddings()

@@ -9,6 +9,8 @@ from clawloop.types import Completion, TokenTrace
 def trace(completions: Sequence[Completion]) -> TokenTrace:
     """Join replies whose prompts extend one another; the mask is 1 exactly where the policy sampled (m_t of Eq. 1).
 
+    The log-probabilities are there only if those of every reply are.
+
     Raises:
         InfrastructureError: a prompt does not extend what came before, so no single sequence holds the episode.
 
@@ -25,7 +27,8 @@ def trace(completions: Sequence[Completion]) -> TokenTrace:
         added = completion.prompt_ids[len(ids) :]
         ids += [*added, *completion.ids]
         mask += [0] * len(added) + [1] * len(completion.ids)
-        logprobs += [0.0] * len(added) + list(completion.logprobs)
+        logprobs += [0.0] * len(added) + list(completion.logprobs or [0.0] * len(completion.ids))
     while mask and not mask[-1]:
         ids.pop(), mask.pop(), logprobs.pop()
-    return TokenTrace(tuple(ids), tuple(mask), tuple(logprobs))
+    known = all(completion.logprobs is not None for completion in completions)
+    return TokenTrace(tuple(ids), tuple(mask), tuple(logprobs) if known else None)

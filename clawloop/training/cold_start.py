@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from clawloop.policy.chat import Chat
-from clawloop.policy.hf import HfPolicy
+from clawloop.policy.network import Network
 from clawloop.protocols import Agent, Demonstrable, Harness, Policy, Tracker
 from clawloop.store.recorded import save_whole
 from clawloop.store.weights import digest
@@ -128,7 +128,7 @@ class ColdStart:
         return policy.load(folder, "theta_0")
 
     def _make(self, policy: Policy, folder: Path) -> None:
-        if not isinstance(policy, HfPolicy):
+        if not isinstance(policy, Network):
             raise TypeError(f"cold_start: {type(policy).__name__} cannot be trained; set cold_start.demonstrations=0.")
         candidates = self._synthesize(policy, DiagnosisReport.empty(), 0)
         rollouts = demonstrate(candidates, policy.chat, self._play, self._harness_of, self._tracker.progress)

@@ -27,8 +27,16 @@ class Trainable(Protocol):
         """The same policy under another name."""
 
 
+@runtime_checkable
+class Sleeper(Protocol):
+    """A policy whose engine gives its memory back while the weights are trained; `renamed` wakes it."""
+
+    def sleep(self) -> None:
+        """Make room."""
+
+
 def trainable(policy: object, stage: str) -> Trainable:
-    """The policy, if it can be trained.
+    """The policy, if it can be trained, with its engine asleep where it has one.
 
     Raises:
         TypeError: it has no weights in this process.
@@ -36,6 +44,8 @@ def trainable(policy: object, stage: str) -> Trainable:
     if not isinstance(policy, Trainable):
         kind = type(policy).__name__
         raise TypeError(f"trainer {stage}: {kind} has no weights to train; choose policy=hf or trainer=[].")
+    if isinstance(policy, Sleeper):
+        policy.sleep()
     return policy
 
 

@@ -94,7 +94,10 @@ class Grpo:
         device = next(model.parameters()).device
         sequences = self._with_reference(model, temperature, sequences, device)
         drift = fmean(
-            abs(one.reference[t] - one.logprobs[t]) for one in sequences for t in range(1, len(one.ids)) if one.mask[t]
+            abs(one.reference[t] - behaviour)
+            for one in sequences
+            for t, behaviour in enumerate(one.logprobs or ())
+            if t and one.mask[t]
         )
         before = self._reached(self.name)
 

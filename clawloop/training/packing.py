@@ -83,7 +83,8 @@ def pack(sequences: Many[Sequence], weights: Many[float], device: torch.device, 
             segment[b, start:end] = i
             for t in (t for t in range(1, lengths[i]) if one.mask[t]):
                 spots.append((b, start + t - 1, one.ids[t]))
-                reals.append((one.logprobs[t], one.reference[t] if one.reference else 0.0, one.advantage, weights[i]))
+                behaviour = one.logprobs[t] if one.logprobs else 0.0
+                reals.append((behaviour, one.reference[t] if one.reference else 0.0, one.advantage, weights[i]))
                 origin.append((i, t))
             start = end
     mask = None

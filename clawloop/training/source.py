@@ -11,13 +11,13 @@ from clawloop.types import Rollout, TaskPool
 class Sequence:
     """One episode as it is trained: ids_T, mask_T (1 where the agent acted), log-probabilities, advantage.
 
-    `logprobs` are the behaviour's, and `reference` those of the policy that the KL is measured to, where there is one.
+    `logprobs` are the behaviour's and `reference` those of the policy that the KL is measured to, where they are known.
     """
 
     name: str
     ids: tuple[int, ...]
     mask: tuple[int, ...]
-    logprobs: tuple[float, ...]
+    logprobs: tuple[float, ...] | None
     advantage: float = 0.0
     reward: float = 0.0
     reference: tuple[float, ...] = ()
@@ -49,6 +49,9 @@ def groups(pool: TaskPool, max_tokens: int, epsilon: float) -> Drawn:
     """The groups of line 19, each judged rollout with its advantage. Rollouts without a reward are in no mean.
 
     A unanimous group says nothing and is dropped.
+
+    Raises:
+        ValueError: the log-probabilities of a rollout are not known, so that it cannot be weighed.
     """
     found: list[Sequence | None] = []
     unanimous = 0
@@ -60,6 +63,11 @@ def groups(pool: TaskPool, max_tokens: int, epsilon: float) -> Drawn:
             continue
         advantages = group_relative(rewards, epsilon)
         found += [_sequence(rollout, advantage) for rollout, advantage in zip(judged, advantages, strict=True)]
+    if blind := [sequence.name for sequence in found if sequence is not None and sequence.logprobs is None]:
+        raise ValueError(
+            f"trainer grpo: the log-probabilities of {len(blind)} rollouts ({blind[0]}, ...) are not known, since the "
+            "server that sampled them gave none; they serve admission and SFT only, so leave grpo out of trainer."
+        )
     return _drawn(found, max_tokens, unanimous, len(pool.groups) - unanimous)
 
 

@@ -60,13 +60,15 @@ class Completion:
     """A policy's reply, token for token.
 
     `prompt_ids` are what the engine read, `ids` what it sampled (end-of-turn included), `logprobs` the sampled tokens'
-    log-probabilities under the distribution they were drawn from. `finish` is stop, length or context.
+    log-probabilities under the distribution they were drawn from. `logprobs` is None where an engine did not say which
+    tokens these were, or how likely: then both ids are the text's, tokenised again, and nothing may be weighed by them.
+    `finish` is stop, length or context.
     """
 
     text: str
     prompt_ids: tuple[int, ...]
     ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
+    logprobs: tuple[float, ...] | None
     finish: str
 
 
@@ -86,11 +88,14 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class TokenTrace:
-    """The tokens of an episode: ids_T, mask_T (1 where the policy sampled the token), behaviour log-probabilities."""
+    """The tokens of an episode: ids_T, mask_T (1 where the policy sampled the token), behaviour log-probabilities.
+
+    `logprobs` is None where those of one reply or more are not known.
+    """
 
     ids: tuple[int, ...]
     mask: tuple[int, ...]
-    logprobs: tuple[float, ...]
+    logprobs: tuple[float, ...] | None
 
 
 class Stop(StrEnum):

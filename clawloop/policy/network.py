@@ -1,0 +1,91 @@
+"""Weights in this process: what the policies that can be trained share."""
+
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils.logging import disable_progress_bar
+
+from clawloop.policy.chat import Chat
+from clawloop.protocols import RequestError
+from clawloop.types import Request
+
+
+class Network:
+    """A transformers model in fp32 with its tokenizer and chat template; training changes it in place.
+
+    Args:
+        weights: folder of the model and its tokenizer.
+        version: the name of theta.
+        temperature: softmax temperature of sampling.
+        context: tokens that one conversation may have, prompt and replies together.
+        threads: torch threads; None leaves them as they are.
+        device: where the model is; None for a GPU where there is one.
+    """
+
+    def __init__(
+        self,
+        weights: str | Path,
+        version: str,
+        temperature: float,
+        context: int,
+        threads: int | None,
+        device: str | None = None,
+    ) -> None:
+        if threads is not None:
+            torch.set_num_threads(threads)
+        disable_progress_bar()  # type: ignore[no-untyped-call]
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(str(weights))
+        network: Any = AutoModelForCausalLM.from_pretrained(str(weights), dtype=torch.float32)
+        self.model: Any = network.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
+        self.chat = Chat(self.tokenizer)
+        self.temperature = temperature
+        self.context = min(context, int(self.model.config.max_position_embeddings))
+        self._version = version
+
+    @property
+    def version(self) -> str:
+        """The name of theta."""
+        return self._version
+
+    def renamed(self, version: str) -> Self:
+        """The same model after its weights have changed in place."""
+        self._version = version
+        self.model.eval()
+        return self
+
+    def save(self, folder: Path) -> None:
+        """Write weights (as trained, fp32) and tokenizer."""
+        self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+    def load(self, folder: Path, version: str) -> Self:
+        """Put saved weights into this model, in place."""
+        state: dict[str, Tensor] = {}
+        for part in sorted(folder.glob("*.safetensors")):
+            state |= load_file(part)
+        missing, unexpected = self.model.load_state_dict({k: v.float() for k, v in state.items()}, strict=False)
+        if unexpected or set(missing) - set(self.model._tied_weights_keys or ()):
+            raise ValueError(
+                f"{folder}: these weights do not fit {self.model.config.model_type}: {[*missing, *unexpected][:3]}."
+            )
+        self.model.tie_weights()
+        return self.renamed(version)
+
+    def count(self, request: Request) -> int:
+        """The tokens of a request's prompt."""
+        return len(self.chat.prompt_ids(request.messages, request.tools))
+
+    def refuse_sampling(self, request: Request) -> None:
+        """Refuse another distribution than the one that training compares with.
+
+        Raises:
+            RequestError: in one sentence.
+        """
+        if request.temperature not in (None, self.temperature):
+            raise RequestError(f"temperature: this policy samples at {self.temperature:g}; leave it out.")
+        if request.top_p not in (None, 1.0):
+            raise RequestError("top_p: this policy samples from the whole distribution; leave it out.")
