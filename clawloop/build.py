@@ -7,16 +7,20 @@ finished is not repeated (`store.recorded`), and every phase is timed and told t
 import inspect
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
 from clawloop import __version__, loop
 from clawloop.diagnosis.diagnose import Diagnose
 from clawloop.evaluation.evaluate import Probe
-from clawloop.protocols import Author, Policy, Shelf
+from clawloop.gateway.server import Gateway
+from clawloop.harness.command.command import GATEWAY
+from clawloop.protocols import Author, Harness, Policy, Sandboxes, Shelf
 from clawloop.report import read, summary, tables
 from clawloop.rollout.collect import Collect
 from clawloop.rollout.episode import Episode
@@ -79,7 +83,8 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
 
     sandboxes = part(config["sandbox"])
     grader = SandboxGrader(sandboxes)
-    harness = part(config["harness"])
+    closing = ExitStack()
+    harness, arenas = _play(config, sandboxes, closing)
     source = weights.find(config["model"]["source"], cache())
     policy: Policy = part(config["policy"], weights=source, version="theta_0")
     checks = parts(config["check"], sandboxes=sandboxes, grader=grader)
@@ -90,7 +95,7 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
         raise ValueError(lost)
     shipped = Library(folders)
     author = part(config["author"], sandboxes=sandboxes, checks=screen.alone, shipped=shipped)
-    episode = Episode(harness, sandboxes, grader)
+    episode = Episode(harness, arenas, grader)
     progress = tracker.progress
     collect = Collect(episode, ledger, workers, seed, progress)
     band = part(config["band"])
@@ -155,9 +160,30 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
         print(tables.show(folder), flush=True)
         return content
 
-    return Built(
-        _plan(config, folder, list(stages), resumed=ledger.ended("synthesize", 1) is not None), run, tracker.close
-    )
+    def close(code: int) -> None:
+        tracker.close(code)
+        closing.close()
+
+    return Built(_plan(config, folder, list(stages), resumed=ledger.ended("synthesize", 1) is not None), run, close)
+
+
+def _play(config: Mapping[str, Any], sandboxes: Sandboxes, closing: ExitStack) -> tuple[Harness, Sandboxes]:
+    """The harness, and the boxes of its episodes. One that asks for a gateway gets one, whose socket they see."""
+    chosen = dict(config["harness"])
+    wanted = inspect.signature(resolve_name(":".join(str(chosen["_target_"]).rsplit(".", 1)))).parameters
+    if "gateway" not in wanted:
+        return part(chosen), sandboxes
+    for place, folder in (chosen.get("mounts") or {}).items():
+        if not Path(folder).is_dir():
+            raise ValueError(
+                f"harness.mounts: {place} must show {folder}, which is not there; run scripts/install_clis.sh."
+            )
+    home = Path(closing.enter_context(TemporaryDirectory(prefix="clawloop-gateway-", dir="/var/tmp")))
+    home.chmod(0o755)
+    gateway = closing.enter_context(Gateway(part(chosen.pop("format")), host=None, unix=home / "socket"))
+    mounts = {**(config["sandbox"].get("mounts") or {}), **(chosen.get("mounts") or {}), GATEWAY: str(home)}
+    limits = {**(config["sandbox"].get("limits") or {}), **(chosen.get("limits") or {})}
+    return part(chosen, gateway=gateway), part(config["sandbox"], mounts=mounts, limits=limits)
 
 
 def _probe_tasks(
