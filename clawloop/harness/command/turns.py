@@ -15,7 +15,7 @@ def turns_of(record: Record, limit: int, ending: str) -> tuple[Turn, ...]:
     """
     answered = [call for call in record.calls if call.completion is not None]
     turns = []
-    for call, after in zip(answered, [*answered[1:], None], strict=True):
+    for call, after in zip(answered, [*answered[1:], None], strict=False):
         assert call.completion is not None
         shown, command = ending, None
         if after is not None:
