@@ -54,7 +54,7 @@ Play = Callable[..., Rollout]
 
 
 class Says:
-    """The n-th saying answers the n-th request, the last all that follow; a command becomes a call of the shell tool."""
+    """The n-th saying answers the n-th request, the last all that follow; commands go to the shell tool."""
 
     version = "told"
 
