@@ -13,6 +13,7 @@ import pytest
 
 from clawloop.build import _play
 from clawloop.config.folders import data_dir
+from clawloop.config.spine import register
 from clawloop.protocols import InfrastructureError
 from clawloop.rollout.episode import Episode
 from clawloop.rollout.grade import SandboxGrader
@@ -33,6 +34,7 @@ from clawloop.types import (
 
 pytestmark = [pytest.mark.cli, pytest.mark.timeout(600)]
 CLIS = ("pi", "codex", "qwen", "gemini", "opencode", "openclaw")
+MARK = f"ticket {os.getpid()}"
 CHECK = """
 import json
 try:
@@ -43,7 +45,7 @@ print(json.dumps({"fields": {"n": reason}}))
 """
 TASK = Task(
     "t1",
-    "a.txt has two lines. Count its lines into n.txt.",
+    f"a.txt has two lines. Count its lines into n.txt. ({MARK})",
     Workspace({"a.txt": b"x\ny\n"}),
     Verifier(CHECK, '"2"', 5.0),
     Contract((), (Deliverable("n.txt", "text", {"n": "integer"}),)),
@@ -116,6 +118,8 @@ def play(request: pytest.FixtureRequest, installed: str, sandbox: dict[str, Any]
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 
+    register()
+
     def run(policy: Says, turns: int = 8, wall_s: float = 240.0) -> Rollout:
         sizes = [f"budget.turns={turns}", f"budget.wall_s={wall_s}", "budget.reply_tokens=1000", "max_tokens=128000"]
         with initialize_config_dir(str(data_dir("conf")), version_base="1.3"):
@@ -128,7 +132,7 @@ def play(request: pytest.FixtureRequest, installed: str, sandbox: dict[str, Any]
 
     yield run
     commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
-    assert not any(b"/tmp/home" in command for command in commands)
+    assert not any(MARK.encode() in command for command in commands)
 
 
 def stop(rollout: Rollout) -> Stop | None:
