@@ -7,17 +7,21 @@ finished is not repeated (`store.recorded`), and every phase is timed and told t
 import inspect
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
 from clawloop import __version__, loop
 from clawloop.diagnosis.diagnose import Diagnose
 from clawloop.evaluation.evaluate import Probe
+from clawloop.gateway.server import Gateway
 from clawloop.harness.by_task import ByTask
-from clawloop.protocols import Author, Policy, Shelf
+from clawloop.harness.command.command import GATEWAY
+from clawloop.protocols import Agent, Author, Grader, Harness, Policy, Sandboxes, Shelf
 from clawloop.report import read, summary, tables
 from clawloop.rollout.collect import Collect
 from clawloop.rollout.episode import Episode
@@ -32,8 +36,8 @@ from clawloop.synthesis.lexicon import held_domains
 from clawloop.synthesis.skills.domain import unmounted
 from clawloop.synthesis.synthesize import Synthesize
 from clawloop.tracking.fanout import Fanout
-from clawloop.training.cold_start import ColdStart
-from clawloop.types import Candidate, DiagnosisReport, RolloutGroup, Task
+from clawloop.training.cold_start import ColdStart, Plays
+from clawloop.types import Candidate, DiagnosisReport, Rollout, RolloutGroup, Task
 from clawloop.validation.screen import Screen
 from clawloop.validation.split import Split
 
@@ -82,6 +86,15 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
         ValueError: something in the config cannot be, or the folder holds the run of another config; in one sentence.
         InfrastructureError: there is no sandbox on this machine.
     """
+    closing = ExitStack()
+    try:
+        return _wired(config, folder, closing)
+    except BaseException:
+        closing.close()
+        raise
+
+
+def _wired(config: Mapping[str, Any], folder: Path, closing: ExitStack) -> Built:
     started = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     layout, seed, workers = Layout(folder), int(config["seed"]), int(config["workers"])
@@ -91,7 +104,7 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
 
     sandboxes = part(config["sandbox"])
     grader = SandboxGrader(sandboxes)
-    harness = ByTask(parts(config["harness"]))
+    harness, episode = _players(config, sandboxes, grader, closing)
     source = weights.find(config["model"]["source"], cache())
     policy = agent(config, source, trainer=list(config["trainer"]), tracker=tracker)
     checks = parts(config["check"], sandboxes=sandboxes, grader=grader)
@@ -102,7 +115,6 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
         raise ValueError(lost)
     shipped = Library(folders)
     author = part(config["author"], sandboxes=sandboxes, checks=screen.alone)
-    episode = Episode(harness, sandboxes, grader)
     progress = tracker.progress
     collect = Collect(episode, ledger, workers, seed, progress)
     band = part(config["band"])
@@ -167,9 +179,56 @@ def build(config: Mapping[str, Any], folder: Path) -> Built:
         print(tables.show(folder), flush=True)
         return content
 
-    return Built(
-        _plan(config, folder, list(stages), resumed=ledger.ended("synthesize", 1) is not None), run, tracker.close
-    )
+    def close(code: int) -> None:
+        tracker.close(code)
+        closing.close()
+
+    return Built(_plan(config, folder, list(stages), resumed=ledger.ended("synthesize", 1) is not None), run, close)
+
+
+def arena(
+    chosen: Mapping[str, Any], sandbox: Mapping[str, Any], sandboxes: Sandboxes, closing: ExitStack
+) -> tuple[Harness, Sandboxes]:
+    """A harness and the boxes of its episodes. One that asks for a gateway gets one, whose socket its boxes see.
+
+    Args:
+        chosen: the harness as its yaml has it.
+        sandbox: the sandbox as its yaml has it, for boxes of its own.
+        sandboxes: opens the boxes of those that need nothing further.
+        closing: closes the gateway.
+
+    Raises:
+        ValueError: a folder that its boxes must see is not there.
+    """
+    kind = resolve_name(":".join(str(chosen["_target_"]).rsplit(".", 1)))
+    if "gateway" not in inspect.signature(kind).parameters:
+        return part(chosen), sandboxes
+    for place, folder in (chosen.get("mounts") or {}).items():
+        if not Path(folder).is_dir():
+            raise ValueError(
+                f"harness.mounts: {place} must show {folder}, which is not there; run scripts/install_clis.sh."
+            )
+    home = Path(closing.enter_context(TemporaryDirectory(prefix="clawloop-gateway-", dir="/var/tmp")))
+    home.chmod(0o755)
+    gateway = closing.enter_context(Gateway(part(chosen["format"]), host=None, unix=home / "socket"))
+    mounts = {**(sandbox.get("mounts") or {}), **(chosen.get("mounts") or {}), GATEWAY: str(home)}
+    limits = {**(sandbox.get("limits") or {}), **(chosen.get("limits") or {})}
+    settings = {name: value for name, value in chosen.items() if name != "format"}
+    return part(settings, gateway=gateway), part({**sandbox, "mounts": mounts, "limits": limits})
+
+
+def _players(
+    config: Mapping[str, Any], sandboxes: Sandboxes, grader: Grader, closing: ExitStack
+) -> tuple[ByTask, Plays]:
+    """What says which harness a task has, and what plays a trial of a task in that one's boxes."""
+    arenas = {name: arena(one, config["sandbox"], sandboxes, closing) for name, one in config["harness"].items()}
+    choice = ByTask({name: harness for name, (harness, _) in arenas.items()})
+    episodes = {harness.name: Episode(harness, boxes, grader) for harness, boxes in arenas.values()}
+
+    def play(policy: Agent, task: Task, index: int, seed: int) -> Rollout:
+        return episodes[choice.of(task.id).name](policy, task, index, seed)
+
+    return choice, play
 
 
 def _probe_tasks(

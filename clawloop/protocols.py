@@ -7,6 +7,7 @@ from typing import Protocol, Self, runtime_checkable
 
 from clawloop.types import (
     Assignment,
+    Budget,
     Candidate,
     Card,
     CommandResult,
@@ -16,6 +17,7 @@ from clawloop.types import (
     FailureSummary,
     Finding,
     Limits,
+    Record,
     Request,
     Rollout,
     RolloutGroup,
@@ -77,6 +79,20 @@ class Sandboxes(Protocol):
     def open(
         self, workspace: Workspace, limits: Limits | None = None, *, hostname: str = "box", on_disk: bool = False
     ) -> AbstractContextManager[Sandbox]: ...
+
+
+class Session(Protocol):
+    """One episode at a gateway; its key is what a program is given as its API key."""
+
+    @property
+    def key(self) -> str: ...
+
+
+class Sessions(Protocol):
+    """A gateway: opens a session in front of a policy, and hands back all that was asked there when it is closed."""
+
+    def open(self, policy: Agent, budget: Budget, seed: int) -> Session: ...
+    def close(self, session: Session) -> Record: ...
 
 
 class Harness(Protocol):

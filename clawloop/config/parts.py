@@ -13,7 +13,19 @@ from clawloop.config.folders import options
 from clawloop.config.spine import ONE_PART, SEVERAL_PARTS, Config
 
 HANDED = frozenset(
-    ["sandboxes", "grader", "checks", "weights", "version", "seed", "tracker", "folder", "config", "reached"]
+    [
+        "gateway",
+        "sandboxes",
+        "grader",
+        "checks",
+        "weights",
+        "version",
+        "seed",
+        "tracker",
+        "folder",
+        "config",
+        "reached",
+    ]
 )
 """Arguments that `build` hands to the parts that ask for them, so that no yaml names them."""
 

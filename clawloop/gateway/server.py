@@ -14,15 +14,17 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from clawloop import protocols
 from clawloop.gateway.dialects.chat import Chat
 from clawloop.gateway.dialects.gemini import Gemini
 from clawloop.gateway.dialects.messages import Messages
 from clawloop.gateway.dialects.responses import Responses
 from clawloop.gateway.exchange import Exchange
 from clawloop.gateway.formats import Format
-from clawloop.gateway.sessions import Budget, Record, Session
+from clawloop.gateway.sessions import Session
 from clawloop.gateway.wire import Dialect, Refusal
 from clawloop.protocols import Agent
+from clawloop.types import Budget, Record
 
 _CHAT, _RESPONSES, _MESSAGES, _GEMINI = Chat(), Responses(), Messages(), Gemini()
 
@@ -79,6 +81,7 @@ class Gateway:
         if self._unix is not None:
             sockets.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             sockets[-1].bind(str(self._unix))
+            self._unix.chmod(0o666)  # boxes have users of their own; what lets in is a session's key
         config = uvicorn.Config(
             self._app(), lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=2, backlog=4096
         )
@@ -107,12 +110,13 @@ class Gateway:
         self._sessions[session.key] = session
         return session
 
-    def close(self, session: Session) -> Record:
+    def close(self, session: protocols.Session) -> Record:
         """End an episode: later calls are refused, waiting ones too, and all that was recorded is handed back.
 
         Raises:
             Exception: what the policy or the gateway raised, where that was no `InfrastructureError`.
         """
+        assert isinstance(session, Session)
         self._sessions.pop(session.key, None)
 
         async def shut() -> Record:

@@ -8,10 +8,9 @@ as a user id of its own.
 import os
 import platform
 import shutil
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import MappingProxyType
 
 from clawloop.protocols import InfrastructureError, Sandbox
@@ -19,11 +18,10 @@ from clawloop.sandbox.box import Box, environment_options, pack
 from clawloop.sandbox.cgroup import open_group
 from clawloop.sandbox.folder import Folder, claim_folder, sweep
 from clawloop.sandbox.seccomp import deny_filter
-from clawloop.sandbox.surroundings import ENVIRONMENT, SHARED_MEMORY, check_hostname, limits_of
+from clawloop.sandbox.surroundings import ENVIRONMENT, SHARED_MEMORY, check_hostname, check_mounts, limits_of
 from clawloop.sandbox.workspace import Tree
 from clawloop.types import Limits, Workspace
 
-_FREE = ("opt", "srv", "mnt")  # where nothing of a box's own lies
 _CURE = (
     "allow user namespaces (`sysctl -w user.max_user_namespaces=15000`, on Debian also "
     "`kernel.unprivileged_userns_clone=1`, on Ubuntu `kernel.apparmor_restrict_unprivileged_userns=0`; "
@@ -181,21 +179,8 @@ def _system(root: str | None) -> list[str]:
 
 def _further(mounts: Mapping[str, str], *, private: bool) -> list[str]:
     """The options that show further folders read-only. A box with a user of its own sees what everyone may read."""
-    options = []
-    for inside, outside in mounts.items():
-        place, folder = PurePosixPath(inside), Path(outside).resolve()
-        if not place.is_absolute() or ".." in place.parts or len(place.parts) < 3 or place.parts[1] not in _FREE:
-            raise ValueError(f"sandbox.mounts: {inside!r} must be a path in one of /{', /'.join(_FREE)} of the box.")
-        if not folder.is_dir():
-            raise ValueError(f"sandbox.mounts: {inside} must show a folder, and {outside} is none.")
-        for part in (folder, *folder.parents) if private else ():
-            if not part.stat().st_mode & stat.S_IXOTH:
-                raise ValueError(
-                    f"sandbox.mounts: boxes cannot see {outside}, because others may not enter {part}; move the folder "
-                    f"to where everyone may read it, such as /opt, or run `chmod o+rx {part}`."
-                )
-        options += ["--ro-bind", str(folder), str(place)]
-    return options
+    shown = check_mounts(mounts, private=private)
+    return [word for place, folder in shown.items() for word in ("--ro-bind", folder, place)]
 
 
 def _users(folder: Folder) -> list[str]:

@@ -2,8 +2,10 @@
 
 import re
 import resource
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from pathlib import Path, PurePosixPath
 
 from clawloop.types import CommandResult, Limits
 
@@ -12,6 +14,7 @@ CANNOT_RUN = 126
 SHARED_MEMORY = 16 << 20
 """Bytes of /dev/shm."""
 _MOST_ARGUMENTS = 4096
+_FREE = ("opt", "srv", "mnt")  # where nothing of a box's own lies
 
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -57,6 +60,31 @@ def check_environment(variables: Mapping[str, str]) -> None:
     for name, value in variables.items():
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or "\0" in value:
             raise ValueError(f"environment variable {name!a} must have a plain name and a value without NUL.")
+
+
+def check_mounts(mounts: Mapping[str, str], *, private: bool) -> dict[str, str]:
+    """Where folders of this machine lie in a box, and which, with links followed.
+
+    `private` boxes run as a user of their own, who sees what everyone may read.
+
+    Raises:
+        ValueError: one is no folder, or cannot be seen, or not there.
+    """
+    shown = {}
+    for inside, outside in mounts.items():
+        place, folder = PurePosixPath(inside), Path(outside).resolve()
+        if not place.is_absolute() or ".." in place.parts or len(place.parts) < 3 or place.parts[1] not in _FREE:
+            raise ValueError(f"sandbox.mounts: {inside!r} must be a path in one of /{', /'.join(_FREE)} of the box.")
+        if not folder.is_dir():
+            raise ValueError(f"sandbox.mounts: {inside} must show a folder, and {outside} is none.")
+        for part in (folder, *folder.parents) if private else ():
+            if not part.stat().st_mode & stat.S_IXOTH:
+                raise ValueError(
+                    f"sandbox.mounts: boxes cannot see {outside}, because others may not enter {part}; move the folder "
+                    f"to where everyone may read it, such as /opt, or run `chmod o+rx {part}`."
+                )
+        shown[str(place)] = str(folder)
+    return shown
 
 
 def refusal(command: Sequence[str]) -> CommandResult | None:

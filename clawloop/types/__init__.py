@@ -3,6 +3,7 @@
 from clawloop.types.report import DiagnosisReport, Evidence, FailureSummary, Pattern, Proficiency, RootCause
 from clawloop.types.rollout import FieldResult, Outcome, Rollout, RolloutGroup, TaskPool, Verdict
 from clawloop.types.sandbox import CommandResult, Limits, Snapshot
+from clawloop.types.session import Budget, Call, Record
 from clawloop.types.task import (
     Assignment,
     Attempt,
@@ -35,6 +36,8 @@ from clawloop.types.trajectory import (
 __all__ = [
     "Assignment",
     "Attempt",
+    "Budget",
+    "Call",
     "Candidate",
     "Card",
     "CommandResult",
@@ -55,6 +58,7 @@ __all__ = [
     "Outcome",
     "Pattern",
     "Proficiency",
+    "Record",
     "Request",
     "Rollout",
     "RolloutGroup",

@@ -99,13 +99,14 @@ class TokenTrace:
 
 
 class Stop(StrEnum):
-    """Why an episode ended."""
+    """Why an episode ended. A program crashed where it failed of itself, or used more than its box allows."""
 
     SUBMITTED = "submitted"
     TURNS = "turns"
     TOKENS = "tokens"
     TIME = "time"
     CONTEXT = "context"
+    CRASHED = "crashed"
 
 
 @dataclass(frozen=True, slots=True)

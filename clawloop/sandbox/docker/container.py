@@ -79,7 +79,7 @@ class Container:
         InfrastructureError: the engine failed, or did not hold the container as it was asked to.
     """
 
-    def __init__(self, engine: Engine, shape: Shape) -> None:
+    def __init__(self, engine: Engine, shape: Shape, mounts: Mapping[str, str] | None = None) -> None:
         self.engine = engine
         with engine.asked("make a container"):
             made = engine.api.create_container(
@@ -92,7 +92,9 @@ class Container:
                 stdin_open=True,
                 working_dir="/",
                 volumes=["/workspace"] if shape.on_disk else None,
-                host_config=engine.api.create_host_config(**_held(shape)),
+                host_config=engine.api.create_host_config(
+                    **_held(shape), binds=[f"{folder}:{place}:ro" for place, folder in (mounts or {}).items()]
+                ),
             )
         self.id: str = made["Id"]
         self._oom_kills = 0

@@ -16,7 +16,7 @@ from clawloop.sandbox.docker.container import Container, Shape
 from clawloop.sandbox.docker.engine import Engine
 from clawloop.sandbox.docker.owner import sweep
 from clawloop.sandbox.docker.pool import Pool
-from clawloop.sandbox.surroundings import check_environment, check_hostname, limits_of
+from clawloop.sandbox.surroundings import check_environment, check_hostname, check_mounts, limits_of
 from clawloop.types import Limits, Workspace
 
 
@@ -30,10 +30,11 @@ class Docker:
         cpus: how many processors a box may use.
         warm: how many containers of a kind wait for their box.
         answer_s: how long the engine may take to answer, in seconds.
+        mounts: folders of the engine's machine that every box sees too, read-only: where in a box, and which.
 
     Raises:
         InfrastructureError: there is no engine or no image, or the engine does not hold a box as asked.
-        ValueError: `limits` names an unknown field.
+        ValueError: `limits` names an unknown field, or a mount cannot be; see the sentence.
     """
 
     def __init__(
@@ -44,16 +45,18 @@ class Docker:
         cpus: float = 1.0,
         warm: int = 8,
         answer_s: float = 60.0,
+        mounts: Mapping[str, str] | None = None,
     ) -> None:
         self._limits = limits_of(limits)
         self._cpus = cpus
+        shown = check_mounts(mounts or {}, private=True)
         self.engine = Engine(host, image, answer_s)
         sweep(self.engine)
         engine = self.engine
-        self._pool = Pool(lambda shape: Container(engine, shape), warm)
+        self._pool = Pool(lambda shape: Container(engine, shape, shown), warm)
         self.close = weakref.finalize(self, self._pool.close)
         usual = Shape.of(self._limits, cpus)
-        Container(self.engine, usual).close()
+        Container(self.engine, usual, shown).close()
         self._pool.fill(usual)
 
     @property

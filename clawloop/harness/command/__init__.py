@@ -1,0 +1,1 @@
+"""Any program that speaks to a model over HTTP, as a harness."""
