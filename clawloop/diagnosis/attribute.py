@@ -19,8 +19,8 @@ class Rules:
     The first rule that holds gives the root cause and the turn at which the trial failed:
       1. over_budget: out of turns, time or context. The last turn.
       2. stopped_early: handed in without any command. The last turn.
-      3. wrong_tool: the last command did not end with code 0, or a command or an option does not exist or does not
-         parse. That turn.
+      3. wrong_tool: the program that plays the agent crashed, the last command is known not to have ended with code 0,
+         or a command or an option does not exist or does not parse. That turn.
       4. wrong_edit: the verifier found an input changed, something left that should be gone, something that should
          not be there, or no regular file. The last command.
       5. stopped_early: a deliverable is missing and no command names it. The last turn.
@@ -48,12 +48,15 @@ def _attribute(task: Task, rollout: Rollout) -> tuple[RootCause, int]:
     turns = rollout.trajectory.turns
     last = len(turns) - 1
     commands = [index for index, turn in enumerate(turns) if turn.command is not None]
+    if rollout.trajectory.stop is Stop.CRASHED:
+        return RootCause.WRONG_TOOL, last
     if rollout.trajectory.stop is not Stop.SUBMITTED:
         return RootCause.OVER_BUDGET, last
     if not commands:
         return RootCause.STOPPED_EARLY, last
     misused = [index for index in commands if _MISUSED.search(turns[index].observation)]
-    if misused or turns[commands[-1]].exit_code != 0:
+    ended = turns[commands[-1]]  # a program of its own does not tell the exit codes of its commands
+    if misused or ended.exit_code not in (0, None) or ended.observation.startswith("stopped: "):
         return RootCause.WRONG_TOOL, misused[0] if misused else commands[-1]
     reasons = _wrong(rollout)
     if any(_kind(reason) in _EDITS for reason in reasons.values()):

@@ -73,6 +73,8 @@ def judged(reward: float | None) -> Rollout:
             RootCause.WRONG_TOOL,
             "turn 1: cuont a.csv > out/n.txt",
         ),
+        (trial(WROTE, DONE, stop=Stop.CRASHED), RootCause.WRONG_TOOL, "turn 2: done"),
+        (trial(Turn("", "wc -l a.csv > out/n.txt", "3", None, 0.1), DONE), RootCause.MISUNDERSTOOD, "turn 1: wc -l"),
         (trial(Turn("", "sleep 99", "stopped: timeout", None, 20.0), DONE), RootCause.WRONG_TOOL, "turn 1: sleep 99"),
         (
             trial(Turn("", "nope | wc -l", "exit 0\nbash: line 1: nope: command not found", 0, 0.1), WROTE, DONE),
