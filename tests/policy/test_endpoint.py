@@ -30,7 +30,7 @@ from clawloop.rollout.grade import SandboxGrader
 from clawloop.rollout.tokens import trace
 from clawloop.sandbox.bubblewrap import Bubblewrap
 from clawloop.store.weights import find
-from clawloop.training.source import groups, successes
+from clawloop.training.sequences import groups, successes
 from clawloop.types import (
     Card,
     Contract,

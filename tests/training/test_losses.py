@@ -11,7 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from clawloop.training import loss
 from clawloop.training.packing import cut, pack, rows_of
-from clawloop.training.source import Sequence
+from clawloop.training.sequences import Sequence
 
 CPU = torch.device("cpu")
 
