@@ -6,6 +6,8 @@ import random
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Many
+from itertools import islice
+from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import lightning
@@ -13,7 +15,9 @@ import torch
 from torch.utils.data import DataLoader
 
 from clawloop.protocols import Policy
+from clawloop.training import midway, ranks
 from clawloop.training.sequences import Batches, Sequence
+from clawloop.training.setup import Setup, not_finite
 
 
 @runtime_checkable
@@ -95,15 +99,19 @@ class Module(lightning.LightningModule):
 
     Args:
         model: the network.
-        micro: gives the loss and the numbers of one optimizer batch, calling `backward` for each micro-batch.
+        micro: gives the loss and the numbers of one optimizer batch, calling `backward` for each of its micro-batches.
         lr: peak rate.
         schedule: cosine or constant.
         steps: optimizer steps in all.
         warmup: the share of steps in which the rate rises.
         weight_decay: AdamW's.
         max_grad_norm: clips the gradient's norm.
-        log: told (step, numbers).
+        log: told (step of the stage, step of its axis, numbers).
         before_step: given the network after the last backward, its gradient not clipped yet; gives further numbers.
+        before: the step that the axis had reached when the stage began.
+        folder: the stage's own; None keeps nothing.
+        save_every: steps from one that is kept to the next; 0 for none.
+        done: the step that was kept there, from which it goes on.
     """
 
     def __init__(
@@ -117,8 +125,12 @@ class Module(lightning.LightningModule):
         warmup: float,
         weight_decay: float,
         max_grad_norm: float,
-        log: Callable[[int, dict[str, float]], None],
+        log: Callable[[int, int, dict[str, float]], None],
         before_step: Callable[[Any], Mapping[str, float]],
+        before: int,
+        folder: Path | None,
+        save_every: int,
+        done: int,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
@@ -126,7 +138,17 @@ class Module(lightning.LightningModule):
         self._micro, self._tell, self._before_step = micro, log, before_step
         self._rate = _SCHEDULES[schedule]
         self._lr, self._steps, self._warmup = lr, steps, warmup
-        self._decay, self._norm, self._step = weight_decay, max_grad_norm, 0
+        self._decay, self._norm, self._step = weight_decay, max_grad_norm, done
+        self._before, self._folder, self._save_every = before, folder, save_every
+
+    def configure_model(self) -> None:
+        """The network comes laid out over the ranks (`ranks.shard`), for it was read before it is trained."""
+
+    def on_train_start(self) -> None:
+        """Put back what was kept."""
+        if self._step and self._folder is not None:
+            optimizer: Any = self.optimizers()
+            self._before = midway.restore(self._folder, self._step, self.model, optimizer.optimizer)
 
     def training_step(self, batch: list[Sequence], index: int) -> None:
         """One optimizer step."""
@@ -135,17 +157,18 @@ class Module(lightning.LightningModule):
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.zero_grad()
-        numbers = self._micro(batch, self.manual_backward)
+        everyone = ranks.count()  # FSDP takes the mean of their gradients, and each has its part of a sum
+        numbers = self._micro(batch, lambda loss: self.manual_backward(loss * everyone))
         numbers |= self._before_step(self.model)
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self._norm)
-        if not (math.isfinite(numbers["loss"]) and torch.isfinite(norm)):
-            names = ", ".join(sequence.name for sequence in batch[:3])
-            raise FloatingPointError(
-                f"step {self._step + 1}: the loss or its gradient is not finite (batch of {names}, ...); lower lr."
-            )
+        norm = float(ranks.scalar(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self._norm)))
+        numbers |= {"lr": rate, "grad_norm": norm, "sequences": float(len(batch))}
+        if not (math.isfinite(numbers["loss"]) and math.isfinite(norm)):
+            raise FloatingPointError(not_finite(batch, self._step + 1, numbers, self._folder))
         optimizer.step()
         self._step += 1
-        self._tell(self._step, numbers | {"lr": rate, "grad_norm": float(norm), "sequences": float(len(batch))})
+        if self._folder is not None and self._save_every and self._step % self._save_every == 0:
+            midway.keep(self._folder, self._step, self._before, self.model, optimizer.optimizer)
+        self._tell(self._step, self._before + self._step, numbers)
 
     def transfer_batch_to_device(
         self, batch: list[Sequence], device: torch.device, dataloader_idx: int
@@ -182,16 +205,19 @@ class Epochs:
 
 
 class _Stream(torch.utils.data.IterableDataset[list[Sequence]]):
-    """It has a length so that Lightning does not fetch a batch ahead, which may be the work of the step before."""
+    """The batches after the first `done`.
 
-    def __init__(self, batches: Batches) -> None:
-        self._batches = batches
+    It has a length so that Lightning does not fetch a batch ahead, which may be the work of the step before.
+    """
+
+    def __init__(self, batches: Batches, done: int) -> None:
+        self._batches, self._done = batches, done
 
     def __len__(self) -> int:
-        return len(self._batches)
+        return len(self._batches) - self._done
 
     def __iter__(self) -> Iterator[list[Sequence]]:
-        return iter(self._batches)
+        return islice(iter(self._batches), self._done, None)
 
 
 def fit(
@@ -205,15 +231,24 @@ def fit(
     weight_decay: float,
     max_grad_norm: float,
     precision: str,
-    log: Callable[[int, dict[str, float]], None],
+    log: Callable[[int, int, dict[str, float]], None],
+    before: int,
+    place: str,
+    setup: Setup,
     before_step: Callable[[Any], Mapping[str, float]] = lambda model: {},
 ) -> None:
     """Train `model` in place, on the device where it is, with AdamW; batch n is asked for after step n - 1.
 
+    Where `setup` says so, the stage called `place` goes on from the step that it kept last. A stage whose batches are
+    made by the policy of the step before keeps none: it begins again, and finds its trials in the ledger.
+
     Raises:
-        FloatingPointError: the loss or its gradient stopped being finite.
+        FloatingPointError: the loss or its gradient stopped being finite; the batch is in the folder of the stage.
     """
     device = next(model.parameters()).device
+    folder = setup.folder / place if setup.folder is not None else None
+    save_every = setup.save_every if isinstance(batches, Epochs) else 0
+    done = midway.reached(folder) if folder is not None and save_every else 0
     module = Module(
         model,
         micro,
@@ -225,25 +260,38 @@ def fit(
         max_grad_norm=max_grad_norm,
         log=log,
         before_step=before_step,
+        before=before,
+        folder=folder,
+        save_every=save_every,
+        done=done,
     )
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
-        warnings.filterwarnings("ignore", ".*(does not have many workers|available but not used|__len__` defined)", UserWarning)
+        warnings.filterwarnings("ignore", "`gradient_checkpointing_", FutureWarning)  # renamed in transformers 5.20
+        warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
+        warnings.filterwarnings(
+            "ignore", ".*(does not have many workers|available but not used|__len__` defined)", UserWarning
+        )
         trainer = lightning.Trainer(
-            accelerator="gpu" if device.type == "cuda" else "cpu",
-            devices=[device.index or 0] if device.type == "cuda" else 1,
+            **ranks.placement(device),
             precision=_PRECISIONS[precision],
             max_epochs=1,
             logger=False,
             enable_checkpointing=False,
             enable_progress_bar=False,
             enable_model_summary=False,
+            use_distributed_sampler=False,
         )
-        loader = DataLoader(_Stream(batches), batch_size=None, collate_fn=list, generator=torch.Generator())
+        loader = DataLoader(_Stream(batches, done), batch_size=None, collate_fn=list, generator=torch.Generator())
         model.train()
+        if setup.gradient_checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
         try:
             trainer.fit(module, loader)
         except SystemExit as end:  # what Lightning makes of Ctrl-C
             raise KeyboardInterrupt from end
+        finally:
+            if setup.gradient_checkpointing:
+                model.gradient_checkpointing_disable()
     model.to(device).eval()  # Lightning leaves it on the CPU

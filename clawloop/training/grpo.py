@@ -7,10 +7,11 @@ from statistics import fmean
 import torch
 
 from clawloop.protocols import Policy, Tracker
-from clawloop.training import loss
+from clawloop.training import loss, ranks
 from clawloop.training.fit import autocast, check, fit, trainable
 from clawloop.training.packing import cut, pack
 from clawloop.training.sequences import Batches, Drawn, Sequence, Source, Wanted, groups
+from clawloop.training.setup import Setup
 from clawloop.types import TaskPool
 
 
@@ -42,6 +43,7 @@ class Grpo:
         seed: the run's seed.
         tracker: where the numbers go: axis grpo.
         reached: the step that an axis has reached, so that it goes on over iterations and resumes.
+        setup: how the stage is run.
     """
 
     name = "grpo"
@@ -66,6 +68,7 @@ class Grpo:
         seed: int = 0,
         tracker: Tracker | None = None,
         reached: Callable[[str], int] = lambda axis: 0,
+        setup: Setup = Setup(),  # noqa: B008 (frozen)
     ) -> None:
         check(self.name, schedule, precision)
         self._source = source
@@ -73,7 +76,7 @@ class Grpo:
         self._warmup, self._schedule, self._decay, self._norm = warmup, schedule, weight_decay, max_grad_norm
         self._beta, self._clip, self._epsilon = beta, clip, epsilon
         self._max_tokens, self._micro_tokens, self._precision = max_tokens, micro_tokens, precision
-        self._seed, self._tracker, self._reached = seed, tracker, reached
+        self._seed, self._tracker, self._reached, self._setup = seed, tracker, reached, setup
 
     def __call__(self, policy: Policy, practice: TaskPool, k: int) -> Policy:
         """Theta_k: the policy after GRPO on T_k, in place.
@@ -103,7 +106,7 @@ class Grpo:
         if self._tracker is not None:
             self._tracker.event("grpo/data", {"k": k, **detail})
         if len(batches):
-            self._fit(model, temperature, batches, drift)
+            self._fit(model, temperature, batches, drift, f"theta_{k}-{self.name}")
         return target.renamed(f"theta_{k}-grpo")
 
     def state(self) -> bytes:
@@ -114,26 +117,27 @@ class Grpo:
         """Go on from there."""
         self._source.restore(state)
 
-    def _fit(self, model: torch.nn.Module, temperature: float, batches: Batches, drift: list[float]) -> None:
+    def _fit(
+        self, model: torch.nn.Module, temperature: float, batches: Batches, drift: list[float], place: str
+    ) -> None:
         device = next(model.parameters()).device
-        before = self._reached(self.name)
 
         def micro(batch: list[Sequence], backward: Callable[[torch.Tensor], None]) -> dict[str, float]:
             sums = dict.fromkeys(("loss", "kl", "clip_fraction", "ratio"), 0.0)
-            for part in cut(batch, self._micro_tokens):
+            for part, weight in ranks.share(cut(batch, self._micro_tokens)):
                 chosen = [batch[i] for i in part]
-                packed = pack(chosen, [1 / (len(batch) * one.actions) for one in chosen], device)
+                packed = pack(chosen, [weight / (len(batch) * one.actions) for one in chosen], device)
                 logprobs = loss.token_logprobs(model, packed, temperature)
                 found = loss.grpo(logprobs, packed, clip=self._clip, beta=self._beta)
                 backward(found.loss)
                 for name, value in zip(sums, (found.loss, found.kl, found.clipped, found.ratio), strict=True):
                     sums[name] += float(value.detach())
             reward = sum(one.reward for one in batch) / len(batch)
-            return sums | {"reward": reward, "tokens": float(sum(one.actions for one in batch))}
+            return ranks.add(sums) | {"reward": reward, "tokens": float(sum(one.actions for one in batch))}
 
-        def log(step: int, numbers: dict[str, float]) -> None:
+        def log(step: int, at: int, numbers: dict[str, float]) -> None:
             if self._tracker is not None:
-                self._tracker.log(self.name, before + step, numbers | ({"drift": drift[0]} if step == 1 else {}))
+                self._tracker.log(self.name, at, numbers | ({"drift": drift[0]} if step == 1 else {}))
 
         fit(
             model,
@@ -146,6 +150,9 @@ class Grpo:
             max_grad_norm=self._norm,
             precision=self._precision,
             log=log,
+            before=self._reached(self.name),
+            place=place,
+            setup=self._setup,
             before_step=self._source.before_step,
         )
 
@@ -156,12 +163,15 @@ class Grpo:
         """The sequences with the log-probabilities that the policy has now."""
         device = next(model.parameters()).device
         found = [[0.0] * len(sequence.ids) for sequence in sequences]
-        for part in cut(sequences, self._micro_tokens):
+        mine: list[tuple[int, int, float]] = []
+        for part, weight in ranks.share(cut(sequences, self._micro_tokens)):
             packed = pack([sequences[i] for i in part], [1.0] * len(part), device)
             with autocast(device, self._precision):
                 values = loss.token_logprobs(model, packed, temperature).tolist()
-            for (i, t), value in zip(packed.origin, values, strict=True):
-                found[part[i]][t] = value
+            if weight:
+                mine += [(part[i], t, value) for (i, t), value in zip(packed.origin, values, strict=True)]
+        for i, t, value in ranks.gather(mine):
+            found[i][t] = value
         return tuple(replace(one, reference=tuple(values)) for one, values in zip(sequences, found, strict=True))
 
 

@@ -11,10 +11,12 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from clawloop.training.packing import Packed
+from clawloop.training.ranks import whole
 
 _CHUNK = 1 << 24  # values of a [tokens, V] block that are there at once
 
 
+@whole
 def token_logprobs(model: Any, batch: Packed, temperature: float = 1.0) -> Tensor:
     """The log pi(a_t | ...) of the trained tokens, [A]; logits are computed at those positions only.
 

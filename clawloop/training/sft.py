@@ -6,10 +6,11 @@ from collections.abc import Sequence as Many
 import torch
 
 from clawloop.protocols import Policy, Tracker
-from clawloop.training import loss
+from clawloop.training import loss, ranks
 from clawloop.training.fit import Epochs, check, fit, trainable
 from clawloop.training.packing import cut, pack
 from clawloop.training.sequences import Sequence, successes
+from clawloop.training.setup import Setup
 from clawloop.types import TaskPool
 
 
@@ -35,6 +36,7 @@ class Sft:
         tracker: where the numbers go.
         axis: under which name they go there.
         reached: the step that an axis has reached, so that it goes on over iterations and resumes.
+        setup: how the stage is run.
     """
 
     name = "sft"
@@ -56,12 +58,14 @@ class Sft:
         tracker: Tracker | None = None,
         axis: str = "sft",
         reached: Callable[[str], int] = lambda axis: 0,
+        setup: Setup = Setup(),  # noqa: B008 (frozen)
     ) -> None:
         check(self.name, schedule, precision)
         self._lr, self._epochs, self._batch_size = lr * lr_multiplier, epochs, batch_size
         self._warmup, self._schedule, self._decay, self._norm = warmup, schedule, weight_decay, max_grad_norm
         self._max_tokens, self._micro_tokens, self._precision = max_tokens, micro_tokens, precision
         self._seed, self._tracker, self._axis, self._reached = seed, tracker, axis, reached
+        self._setup = setup
 
     def __call__(self, policy: Policy, practice: TaskPool, k: int) -> Policy:
         """Theta': the policy after SFT on T_k, in place."""
@@ -78,21 +82,20 @@ class Sft:
         if not sequences:
             return
         model = trainable(policy, self.name).model
-        before = self._reached(self._axis)
 
         def micro(batch: list[Sequence], backward: Callable[[torch.Tensor], None]) -> dict[str, float]:
             tokens = sum(sequence.actions for sequence in batch)
             total = 0.0
-            for part in cut(batch, self._micro_tokens):
-                packed = pack([batch[i] for i in part], [1 / tokens] * len(part), model.device)
+            for part, weight in ranks.share(cut(batch, self._micro_tokens)):
+                packed = pack([batch[i] for i in part], [weight / tokens] * len(part), model.device)
                 value = loss.sft(loss.token_logprobs(model, packed), packed.weight_A)
                 backward(value)
                 total += float(value.detach())
-            return {"loss": total, "tokens": float(tokens)}
+            return ranks.add({"loss": total}) | {"tokens": float(tokens)}
 
-        def log(step: int, numbers: dict[str, float]) -> None:
+        def log(step: int, at: int, numbers: dict[str, float]) -> None:
             if self._tracker is not None:
-                self._tracker.log(self._axis, before + step, numbers)
+                self._tracker.log(self._axis, at, numbers)
 
         fit(
             model,
@@ -105,4 +108,7 @@ class Sft:
             max_grad_norm=self._norm,
             precision=self._precision,
             log=log,
+            before=self._reached(self._axis),
+            place=f"theta_{k}-{self.name}",
+            setup=self._setup,
         )
