@@ -22,7 +22,7 @@ from clawloop.evaluation.evaluate import Probe
 from clawloop.gateway.server import Gateway
 from clawloop.harness.by_task import ByTask
 from clawloop.harness.command.command import GATEWAY
-from clawloop.protocols import Agent, Author, Grader, Harness, Policy, Sandboxes, Shelf
+from clawloop.protocols import Agent, Author, Grader, Harness, Policy, Sandboxes, Shelf, Stage
 from clawloop.report import read, summary, tables
 from clawloop.rollout.collect import Collect
 from clawloop.rollout.episode import Episode
@@ -38,6 +38,7 @@ from clawloop.synthesis.skills.domain import unmounted
 from clawloop.synthesis.synthesize import Synthesize
 from clawloop.tracking.fanout import Fanout
 from clawloop.training.cold_start import ColdStart
+from clawloop.training.setup import Setup
 from clawloop.types import Candidate, DiagnosisReport, Rollout, RolloutGroup, Task
 from clawloop.validation.screen import Screen
 from clawloop.validation.split import Split
@@ -168,9 +169,7 @@ def _wired(config: Mapping[str, Any], folder: Path, closing: ExitStack) -> Built
         evaluate=lambda theta, k: Probe(probe_tasks(), int(config["probe"]["trials"]), collect, tracker)(theta, k),
     )
     trained = hasattr(policy, "model")
-    stages = (
-        parts(config["trainer"], source=batches, seed=seed, tracker=tracker, reached=ledger.reached) if trained else {}
-    )
+    stages = _stages(config, layout, policy=policy, source=batches, tracker=tracker, reached=ledger.reached)
     depends = {"harness": config["harness"], "routine": config["routine"]}
     teach = synthesis(int(config["cold_start"]["demonstrations"] or 1), NoGrowth(0), COLD_SEED)
     cold = ColdStart(config["cold_start"], teach, episode, harness.of, tracker, cache(), source, depends)
@@ -201,6 +200,20 @@ def _wired(config: Mapping[str, Any], folder: Path, closing: ExitStack) -> Built
         closing.close()
 
     return Built(_plan(config, folder, list(stages), resumed=ledger.ended("synthesize", 1) is not None), run, close)
+
+
+def _stages(config: Mapping[str, Any], layout: Layout, *, policy: Policy, **handed: Any) -> dict[str, Stage]:
+    """The stages of an iteration, with their adapters, where they are run; none for a policy without weights."""
+    if not hasattr(policy, "model"):
+        return {}
+    seed = int(config["seed"])
+    adapter = part(config["adapter"], seed=seed)
+    launch = part(config["launch"], folder=layout.training, **handed)
+    stages = parts(config["trainer"], seed=seed, setup=Setup(**config["setup"], folder=layout.training), **handed)
+    spec = {name: config[name] for name in ("adapter", "setup", "seed")}
+    return {
+        name: launch.over(stage, adapter, {**spec, "stage": config["trainer"][name]}) for name, stage in stages.items()
+    }
 
 
 def arena(

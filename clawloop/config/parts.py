@@ -26,6 +26,7 @@ HANDED = frozenset(
         "config",
         "reached",
         "source",
+        "setup",
         "scheduler",
         "harnesses",
         "harness_of",

@@ -46,6 +46,14 @@ class ColdStart:
 
 
 @dataclass
+class Setup:
+    """How stages are run (`training.setup.Setup`)."""
+
+    gradient_checkpointing: bool = MISSING
+    save_every: int = MISSING
+
+
+@dataclass
 class Model:
     """Where theta_0 comes from (`store.weights.find`)."""
 
@@ -73,11 +81,14 @@ class Config:
     probe: Probe = field(default_factory=Probe)
     cold_start: ColdStart = field(default_factory=ColdStart)
     model: Model = field(default_factory=Model)
+    setup: Setup = field(default_factory=Setup)
 
+    adapter: dict[str, Any] = field(default_factory=dict)
     author: dict[str, Any] = field(default_factory=dict)
     band: dict[str, Any] = field(default_factory=dict)
     difficulty: dict[str, Any] = field(default_factory=dict)
     diagnosis: dict[str, Any] = field(default_factory=dict)
+    launch: dict[str, Any] = field(default_factory=dict)
     policy: dict[str, Any] = field(default_factory=dict)
     sandbox: dict[str, Any] = field(default_factory=dict)
     scheduler: dict[str, Any] = field(default_factory=dict)
@@ -91,7 +102,9 @@ class Config:
     tracker: dict[str, Any] = field(default_factory=dict)
 
 
-ONE_PART = ("author", "band", "difficulty", "diagnosis", "policy", "sandbox", "scheduler", "source")
+ONE_PART = (
+    "adapter", "author", "band", "difficulty", "diagnosis", "launch", "policy", "sandbox", "scheduler", "source",
+)  # fmt: skip
 SEVERAL_PARTS = ("harness", "routine", "growth", "check", "trainer", "tracker")
 
 

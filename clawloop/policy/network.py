@@ -9,6 +9,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
 
+from clawloop.policy.adapter import files
 from clawloop.policy.chat import Chat
 from clawloop.protocols import RequestError
 from clawloop.types import Request
@@ -16,6 +17,8 @@ from clawloop.types import Request
 
 class Network:
     """A transformers model in fp32 with its tokenizer and chat template; training changes it in place.
+
+    `adapter` holds the files of the LoRA adapter whose merging gave these weights, where one did.
 
     Args:
         weights: folder of the model and its tokenizer.
@@ -45,6 +48,7 @@ class Network:
         self.temperature = temperature
         self.context = min(context, int(self.model.config.max_position_embeddings))
         self._version = version
+        self.adapter: dict[str, bytes] = {}
 
     @property
     def version(self) -> str:
@@ -58,9 +62,12 @@ class Network:
         return self
 
     def save(self, folder: Path) -> None:
-        """Write weights (as trained, fp32) and tokenizer."""
+        """Write weights (as trained, fp32) and tokenizer, and the adapter into a folder beside them."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+        for name, content in self.adapter.items():
+            (folder / "adapter").mkdir(exist_ok=True)
+            (folder / "adapter" / name).write_bytes(content)
 
     def load(self, folder: Path, version: str) -> Self:
         """Put saved weights into this model, in place."""
@@ -73,6 +80,7 @@ class Network:
                 f"{folder}: these weights do not fit {self.model.config.model_type}: {[*missing, *unexpected][:3]}."
             )
         self.model.tie_weights()
+        self.adapter = files(folder / "adapter")
         return self.renamed(version)
 
     def count(self, request: Request) -> int:

@@ -45,6 +45,11 @@ class Layout:
         """The folder of all weights."""
         return self.folder / "checkpoints"
 
+    @property
+    def training(self) -> Path:
+        """A folder for each stage that has not ended, such as theta_1-sft: what it goes on from after a kill."""
+        return self.folder / "training"
+
     def checkpoint(self, version: str) -> Path:
         """The weights of one theta."""
         return self.checkpoints / version

@@ -160,6 +160,7 @@ class RecordedStage:
         recorded = Recorded(self._ledger, self._on_end)
         trained = recorded.call(self.name, k, lambda: self._stage(policy, practice, k), keep, read)
         trained = trained.renamed(version)
+        shutil.rmtree(self._layout.training / f"theta_{k}-{self.name}", ignore_errors=True)
         if self._last:
             for old in self._layout.checkpoints.glob(f"theta_{k}-*"):
                 shutil.rmtree(old)

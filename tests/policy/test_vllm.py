@@ -22,6 +22,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from clawloop.policy.adapter import attach, merge
 from clawloop.policy.network import Network
 from clawloop.policy.vllm.local import WORKER, VllmPolicy
 from clawloop.policy.vllm.remote import VllmServerPolicy
@@ -89,12 +90,21 @@ class Twin:
 
     def update(self, folder: Path) -> None:
         self.heard.append("update")
+        self._plain()
         state = {k: v for part in folder.glob("*.safetensors") for k, v in load_file(part).items()}
         kept = {k: v for k, v in state.items() if self.keeps not in k}
         self.network.model.load_state_dict({k: v.float() for k, v in kept.items()}, strict=False)
 
     def adapt(self, folder: Path) -> None:
-        self.heard.append(f"adapt {folder.name}")
+        from peft import PeftModel
+
+        self.heard.append("adapt")
+        self._plain()
+        self.network.model = PeftModel.from_pretrained(self.network.model, folder)
+
+    def _plain(self) -> None:
+        if hasattr(self.network.model, "unload"):
+            self.network.model = self.network.model.unload()
 
     def sleep(self) -> None:
         self.heard.append("sleep")
@@ -130,6 +140,27 @@ def test_an_engine_with_other_weights_is_refused_at_the_start(nano: Path, small_
         pytest.skip("one other model is enough")
     with pytest.raises(InfrastructureError, match="at theta_0 the engine's log-probabilities"):
         over(Twin(small_model), nano)
+
+
+def test_an_engine_is_handed_an_adapter_alone_while_it_is_trained_and_all_weights_once_it_is_merged(nano: Path) -> None:
+    pytest.importorskip("peft")
+    engine = Twin(nano)
+    policy = over(engine, nano)
+    before = engine.score((5, 6, 7))
+    attach(policy.model, 4, 8.0, "all-linear", 0)
+    for step in (1, 2):
+        with torch.no_grad():
+            for name, p in trainable(policy, "grpo").model.named_parameters():
+                if "lora_B" in name:
+                    p.normal_(std=0.1 * step, generator=torch.Generator().manual_seed(0))
+        policy.renamed(f"theta_1-grpo-{step}")
+        assert engine.score((5, 6, 7)) == pytest.approx(token_logprobs(policy.model, (5, 6, 7)), abs=1e-4)
+        assert engine.score((5, 6, 7)) != pytest.approx(before, abs=1e-2)
+        policy.complete(ask())
+    merge(policy.model)
+    policy.renamed("theta_1")
+    assert engine.heard == ["sleep", "wake", "adapt", "sample", "sleep", "wake", "adapt", "sample", "update"]
+    assert engine.score((5, 6, 7)) == pytest.approx(token_logprobs(policy.model, (5, 6, 7)), abs=1e-4)
 
 
 def test_nothing_is_sampled_between_training_and_the_update(nano: Path) -> None:

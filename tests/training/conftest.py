@@ -1,11 +1,29 @@
 """A model small enough to train in a test, and a policy and a tracker around it."""
 
+import random
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Self
 
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
+
+from clawloop.policy.hf import HfPolicy
+from clawloop.types import (
+    Card,
+    Contract,
+    Outcome,
+    Rollout,
+    RolloutGroup,
+    Stop,
+    Task,
+    TaskPool,
+    TokenTrace,
+    Trajectory,
+    Verifier,
+    Workspace,
+)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -80,3 +98,27 @@ def another() -> FakePolicy:
 @pytest.fixture
 def tracker() -> FakeTracker:
     return FakeTracker()
+
+
+@pytest.fixture(scope="session")
+def practice() -> TaskPool:
+    """Four tasks with eight trials of different lengths each, three of them rewarded."""
+    noise = random.Random(0)
+    groups = []
+    for name in "abcd":
+        card = Card("capability", "audit", "analysis", "apiary", 0, "json", 0, name)
+        rollouts = []
+        for j in range(8):
+            ids = tuple(noise.randrange(10, 60) for _ in range(noise.randrange(6, 12)))
+            trace = TokenTrace(ids, (0,) * 4 + (1,) * (len(ids) - 4), (-3.0,) * len(ids))
+            trajectory = Trajectory(name, "shell", "theta_0", (), trace, Stop.SUBMITTED, 0.0)
+            rollouts.append(Rollout(name, j, Outcome.SCORED, float(j < 3), trajectory, None))
+        task = Task(name, "", Workspace(), Verifier("", ""), Contract((), ()), card)
+        groups.append(RolloutGroup(task, tuple(rollouts)))
+    return TaskPool(tuple(groups))
+
+
+@pytest.fixture
+def network(small_model: Path) -> HfPolicy:
+    """A policy with a tokenizer, small enough to train."""
+    return HfPolicy(small_model, context=256)

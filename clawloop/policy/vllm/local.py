@@ -74,7 +74,7 @@ class LocalEngine:
                 gpu_memory_utilization=gpu_memory,
                 enable_sleep_mode=gpu,
                 enable_lora=lora_rank > 0,
-                max_lora_rank=max(lora_rank, 8),
+                max_lora_rank=max(8, 1 << (lora_rank - 1).bit_length()),
                 max_loras=1,
                 logprobs_mode="processed_logprobs",
                 generation_config="vllm",

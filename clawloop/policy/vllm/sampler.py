@@ -11,6 +11,7 @@ from typing import Any, Protocol, Self
 
 import torch
 
+from clawloop.policy.adapter import attached, write
 from clawloop.policy.network import Network
 from clawloop.protocols import InfrastructureError, Tracker
 from clawloop.types import Completion, Message, Request
@@ -78,6 +79,9 @@ class Engine(Protocol):
 class SampledPolicy(Network):
     """The shared part of `policy=vllm` and `policy=vllm_server`: token ids in and out, and checked updates.
 
+    While the network has an adapter (`policy.adapter`), an update hands over that alone, and the engine lays it over
+    the weights that it has; once it is merged, the engine is given all weights.
+
     Where there is a GPU, the trained network and the engine take turns on it: a trainer has the engine sleep
     (`sleep`), and the stage's `renamed` gives it the new weights and sends the network back to the CPU.
 
@@ -112,7 +116,7 @@ class SampledPolicy(Network):
         self.engine, self._tracker = engine, tracker
         self._dtype = getattr(torch, dtype)
         self._tolerance = TOLERANCE[dtype] if tolerance is None else tolerance
-        self._asleep = self._stale = False
+        self._asleep = self._stale = self._adapted = False
         check_version(engine.version())
         question, _, reply = files("clawloop.policy.vllm").joinpath("text.txt").read_text("utf-8").partition("\n\n")
         ids = self.chat.prompt_ids((Message("user", question),)) + self.chat.encode_reply(reply, ended=True)
@@ -134,7 +138,7 @@ class SampledPolicy(Network):
             InfrastructureError: the engine does not say what the network says after that.
         """
         super().renamed(version)
-        if self._stale:
+        if self._stale or self._adapted != attached(self.model):
             self._update()
         return self
 
@@ -147,7 +151,7 @@ class SampledPolicy(Network):
         """The engine samples with a LoRA adapter over its weights, until the next update."""
         self._ready()
         self.engine.adapt(folder)
-        self._version = version
+        self._adapted, self._version = True, version
         return self
 
     def complete(self, request: Request) -> Completion:
@@ -181,11 +185,16 @@ class SampledPolicy(Network):
             torch.cuda.empty_cache()  # what training leaves on a GPU is the engine's; without one it does nothing
             self.engine.wake()
             self._asleep = False
-        with tempfile.TemporaryDirectory(prefix="clawloop-weights-") as folder:
-            state = {name: tensor.to(self._dtype) for name, tensor in self.model.state_dict().items()}
-            self.model.save_pretrained(folder, state_dict=state)
-            self.engine.update(Path(folder))
         self._stale = False
+        with tempfile.TemporaryDirectory(prefix="clawloop-weights-") as folder:
+            if attached(self.model):
+                write(self.model, Path(folder))
+                self.adapted(Path(folder), self._version)
+            else:
+                state = {name: tensor.to(self._dtype) for name, tensor in self.model.state_dict().items()}
+                self.model.save_pretrained(folder, state_dict=state)
+                self.engine.update(Path(folder))
+                self._adapted = False
         gap = self._compare()
         if self._tracker is not None:
             seconds = time.monotonic() - started

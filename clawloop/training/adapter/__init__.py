@@ -1,0 +1,1 @@
+"""What of a network is trained: one part a file."""

@@ -1,0 +1,1 @@
+"""Where a stage is run: one part a file."""
