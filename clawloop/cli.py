@@ -72,7 +72,7 @@ def _task(config: DictConfig) -> None:
         _run(config, folder)
     except KeyboardInterrupt:
         _end(130, f"Interrupted; the same command with resume={_short(folder)} goes on.")
-    except InfrastructureError as error:
+    except (InfrastructureError, FloatingPointError) as error:
         _failed(error, folder, settings.mode, 1)
     except Exception as error:  # the boundary of one run
         _failed(error, folder, settings.mode, 2)
@@ -102,7 +102,7 @@ def _run(config: DictConfig, folder: Path) -> None:
 
 
 def _failed(error: Exception, folder: Path, mode: RunMode | None, exit_code: int) -> None:
-    text = str(error) if isinstance(error, InfrastructureError) else sentence(error)
+    text = str(error) if isinstance(error, InfrastructureError | FloatingPointError) else sentence(error)
     if mode is not RunMode.MULTIRUN:
         if text is None:
             raise error

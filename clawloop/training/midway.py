@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed
-from torch.distributed.checkpoint import load, save
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 
 from clawloop.training import ranks
 

@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
+from clawloop.build import part
+from clawloop.policy.hf import HfPolicy
+from clawloop.protocols import InfrastructureError
 from clawloop.store.ledger import encode
 from clawloop.training.launch.torchrun import Torchrun
+from clawloop.training.scheduler.fixed import Fixed
+from clawloop.training.setup import Setup
+from clawloop.training.source.replay import Replay
 from clawloop.types import TaskPool
 
 SCRIPT = Path(__file__).with_name("stage.py")
@@ -29,7 +33,7 @@ FULL = {"_target_": "clawloop.training.adapter.full.Full"}
 LORA = {"_target_": "clawloop.training.adapter.lora.Lora", "rank": 4, "alpha": 8.0}
 INLINE = {"_target_": "clawloop.training.launch.inline.Inline"}
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 def torchrun(devices: int, **changes: Any) -> dict[str, Any]:
@@ -37,42 +41,51 @@ def torchrun(devices: int, **changes: Any) -> dict[str, Any]:
     return {"_target_": target, "devices": devices, "options": [], "prefix": [], **changes}
 
 
+class Run:
+    """One stage in a folder, trained by this process or by one of its own that can kill itself."""
+
+    def __init__(self, folder: Path, weights: Path, practice: TaskPool, tracker: Any) -> None:
+        self.folder, self.place = folder, folder / "training"
+        self._weights, self._practice, self.tracker = weights, practice, tracker
+
+    def __call__(self, stage: Any, launch: Any = INLINE, adapter: Any = FULL, **setup: Any) -> HfPolicy:
+        """Theta' of the stage, trained from here."""
+        setup = {"gradient_checkpointing": False, "save_every": 0} | setup
+        handed = {"source": Replay(Fixed()), "tracker": self.tracker, "reached": lambda axis: 0}
+        built = part(stage, setup=Setup(**setup, folder=self.place), seed=0, **handed)
+        spec = {"stage": stage, "adapter": adapter, "setup": setup, "seed": 0}
+        launched = part(launch, folder=self.place, **handed).over(built, part(adapter, seed=0), spec)
+        trained: HfPolicy = launched(HfPolicy(self._weights, context=256), self._practice, 1)
+        return trained
+
+    def apart(self, stage: Any, launch: Any = INLINE, *, kill: int = 0, save_every: int = 0) -> subprocess.Popen[str]:
+        """The same in a process that kills itself at a step."""
+        setup = {"gradient_checkpointing": False, "save_every": save_every}
+        run = {"weights": str(self._weights), "stage": stage, "adapter": FULL, "launch": launch, "setup": setup}
+        (self.folder / "run.json").write_text(json.dumps(run | {"kill": kill}))
+        (self.folder / "pool.json").write_bytes(encode(self._practice))
+        return subprocess.Popen([sys.executable, str(SCRIPT), str(self.folder)], stdout=subprocess.DEVNULL, text=True)
+
+
 @pytest.fixture
-def prepare(small_model: Path, practice: TaskPool, tmp_path: Path) -> Callable[..., Path]:
-    """A folder for stage.py."""
+def prepare(small_model: Path, practice: TaskPool, tracker: Any, tmp_path: Path) -> Callable[[str], Run]:
+    """Makes a run of that name."""
     if "qwen3" not in (small_model / "config.json").read_text():
         pytest.skip("one network is enough")
 
-    def make(name: str, stage: Any, launch: Any = INLINE, adapter: Any = FULL, kill: int = 0, **setup: Any) -> Path:
+    def make(name: str) -> Run:
         folder = tmp_path / name
-        folder.mkdir(exist_ok=True)
-        setup = {"gradient_checkpointing": False, "save_every": 0} | setup
-        run = {"weights": str(small_model), "stage": stage, "adapter": adapter, "launch": launch, "setup": setup}
-        (folder / "run.json").write_text(json.dumps(run | {"kill": kill}))
-        (folder / "pool.json").write_bytes(encode(practice))
-        return folder
+        folder.mkdir()
+        return Run(folder, small_model, practice, type(tracker)())
 
     return make
 
 
-def play(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), str(folder)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
-
-
-def came_out(folder: Path) -> tuple[dict[str, torch.Tensor], list[Any]]:
-    return load_file(folder / "trained" / "model.safetensors"), json.loads((folder / "numbers.json").read_text())
-
-
-def assert_same(one: Path, other: Path, tolerance: float) -> None:
-    """The weights and every number of every step are the same."""
-    (mine, (version, steps)), (theirs, (its, others)) = came_out(one), came_out(other)
-    assert version == its
+def furthest(one: HfPolicy, other: HfPolicy) -> float:
+    """How far apart the weights of two policies are."""
+    mine, theirs = one.model.state_dict(), other.model.state_dict()
     assert mine.keys() == theirs.keys()
-    assert max(float((mine[name] - theirs[name]).abs().max()) for name in mine) <= tolerance
-    assert [step for step, _ in steps] == [step for step, _ in others]
-    for (_, values), (_, expected) in zip(steps, others, strict=True):
-        assert values == pytest.approx(expected, abs=max(tolerance, 1e-12), rel=1e-4)
+    return max(float((mine[name] - theirs[name]).abs().max()) for name in mine)
 
 
 def processes(folder: Path) -> list[int]:
@@ -87,96 +100,86 @@ def processes(folder: Path) -> list[int]:
     return found
 
 
-def wait_for(seen: Callable[[], Any]) -> Any:
-    for _ in range(1200):
-        if found := seen():
-            return found
+def workers(folder: Path) -> list[int]:
+    """Those of them that have a device."""
+    return [pid for pid in processes(folder) if b"\0LOCAL_RANK=" in Path(f"/proc/{pid}/environ").read_bytes()]
+
+
+def wait_for(seen: Callable[[], Any]) -> None:
+    for _ in range(6000):
+        if seen():
+            return
         time.sleep(0.1)
-    raise AssertionError("it did not happen within two minutes")
+    raise AssertionError("it did not happen within ten minutes")
 
 
-@pytest.mark.parametrize(
-    ("stage", "adapter"), [(SFT, FULL), (GRPO, FULL), (GRPO, LORA)], ids=["sft", "grpo", "grpo-lora"]
-)
-def test_processes_of_their_own_and_two_devices_train_the_same(
-    prepare: Callable[..., Path], stage: Any, adapter: Any
-) -> None:
-    inline = prepare("inline", stage, INLINE, adapter)
-    one = prepare("one", stage, torchrun(1), adapter)
-    two = prepare("two", stage, torchrun(2), adapter, gradient_checkpointing=True)
-    for folder in (inline, one, two):
-        done = play(folder)
-        assert done.returncode == 0, done.stderr
-    assert_same(one, inline, 0.0)
-    assert_same(two, inline, 1e-5)
-    assert (two / "trained" / "adapter").is_dir() == (adapter is LORA)
+@pytest.mark.parametrize(("stage", "adapter"), [(SFT, FULL), (GRPO, FULL), (GRPO, LORA)], ids=["sft", "grpo", "lora"])
+def test_processes_of_their_own_train_the_same(prepare: Callable[[str], Run], stage: Any, adapter: Any) -> None:
+    runs = [prepare(name) for name in ("inline", "one", "two")]
+    inline, one, two = runs
+    theta = inline(stage, INLINE, adapter)
+    assert furthest(one(stage, torchrun(1), adapter), theta) == 0.0
+    trained = two(stage, torchrun(2), adapter, gradient_checkpointing=True)
+    assert furthest(trained, theta) < 1e-5
+    assert trained.version == theta.version
+    assert trained.adapter.keys() == theta.adapter.keys()
+    assert one.tracker.steps == inline.tracker.steps
+    assert one.tracker.events == two.tracker.events == inline.tracker.events
+    for (_, _, mine), (_, _, theirs) in zip(two.tracker.steps, inline.tracker.steps, strict=True):
+        assert mine == pytest.approx(theirs, abs=1e-5, rel=1e-4)
 
 
-def test_two_machines_are_two_agents_that_meet(prepare: Callable[..., Path], tmp_path: Path) -> None:
+def test_two_machines_are_two_agents_that_meet(prepare: Callable[[str], Run], tmp_path: Path) -> None:
     """The prefix stands for srun: it starts the same command twice."""
     twice = tmp_path / "twice.sh"
     twice.write_text('#!/bin/sh\n"$@" & "$@"; code=$?; wait; exit $code\n')
     twice.chmod(0o755)
     options = ["--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:29411", "--rdzv-id=clawloop"]
-    inline = prepare("inline", SFT)
-    two = prepare("two", SFT, torchrun(1, options=options, prefix=[str(twice)]))
-    for folder in (inline, two):
-        done = play(folder)
-        assert done.returncode == 0, done.stderr
-    assert_same(two, inline, 1e-5)
+    theta = prepare("inline")(SFT)
+    assert furthest(prepare("two")(SFT, torchrun(1, options=options, prefix=[str(twice)])), theta) < 1e-5
 
 
 @pytest.mark.parametrize("launch", [INLINE, torchrun(2)], ids=["inline", "torchrun"])
-def test_a_stage_killed_between_steps_goes_on_to_the_same_weights(prepare: Callable[..., Path], launch: Any) -> None:
-    whole = prepare("whole", SFT, launch)
-    assert play(whole).returncode == 0
-    killed = prepare("killed", SFT, launch, kill=4, save_every=1)
-    assert play(killed).returncode == -signal.SIGKILL
-    wait_for(lambda: not processes(killed))
-    kept = [path.name for path in (killed / "training" / "theta_1-sft").glob("step.*")]
-    assert len(kept) == 1
-    prepare("killed", SFT, launch, save_every=1)
-    done = play(killed)
-    assert done.returncode == 0, done.stderr
-    (mine, (_, steps)), (theirs, (_, others)) = came_out(killed), came_out(whole)
-    assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
-    assert 0 < len(steps) < len(others)
-    assert steps == others[-len(steps) :]
+def test_a_run_killed_between_steps_leaves_nothing_behind_and_goes_on_to_the_same_weights(
+    prepare: Callable[[str], Run], launch: Any
+) -> None:
+    whole, killed = prepare("whole"), prepare("killed")
+    theta = whole(SFT, launch)
+    with killed.apart(SFT, launch, kill=4, save_every=1) as process:
+        assert process.wait() == -signal.SIGKILL
+    wait_for(lambda: not processes(killed.folder))
+    assert len(list(killed.place.glob("theta_1-sft/step.*"))) == 1
+    assert furthest(killed(SFT, launch, save_every=1), theta) == 0.0
+    steps = killed.tracker.steps
+    assert 0 < len(steps) < len(whole.tracker.steps)
+    assert steps == whole.tracker.steps[-len(steps) :]
 
 
-def test_a_killed_child_is_one_sentence_and_the_parent_leaves_nothing(prepare: Callable[..., Path]) -> None:
-    folder = prepare("run", {**SFT, "epochs": 400}, torchrun(2))
-    log = folder / "training" / "theta_1-sft" / "rank-1.log"
-    with subprocess.Popen([sys.executable, str(SCRIPT), str(folder)], stderr=subprocess.PIPE, text=True) as parent:
-        wait_for(log.exists)
-        for worker in [pid for pid in processes(folder / "training") if "rank" in _role(pid)]:
-            os.kill(worker, signal.SIGKILL)
-        _, said = parent.communicate(timeout=200)
-    assert parent.returncode == 1
-    (last,) = [line for line in said.splitlines() if "InfrastructureError" in line]
-    assert "trainer sft: its processes ended with exit code" in last
-    assert f"The logs are in {folder}" in last
-    assert not processes(folder)
+def test_a_killed_process_of_a_stage_is_one_sentence_and_takes_the_others_with_it(
+    prepare: Callable[[str], Run],
+) -> None:
+    run = prepare("run")
 
-    with subprocess.Popen([sys.executable, str(SCRIPT), str(folder)]) as parent:
-        log.unlink()
-        wait_for(log.exists)
-        parent.kill()
-    wait_for(lambda: not processes(folder))
+    def log(axis: str, step: int, values: Any) -> None:
+        if step == 1:
+            os.kill(workers(run.place)[-1], signal.SIGKILL)
+
+    run.tracker.log = log
+    with pytest.raises(InfrastructureError) as raised:
+        run({**SFT, "epochs": 400}, torchrun(2))
+    said = str(raised.value)
+    assert said.startswith("trainer sft: its processes ended with exit code 1 before they were done; the end of ")
+    assert said.endswith(f"The logs are in {run.place / 'theta_1-sft'}; `resume` runs the stage again.")
+    assert "\n" not in said
+    assert not processes(run.folder)
 
 
-def _role(pid: int) -> str:
-    """`rank` for a worker, whose surroundings say which one it is."""
-    surroundings = Path(f"/proc/{pid}/environ").read_bytes()
-    return "rank" if b"\0LOCAL_RANK=" in surroundings else "agent"
-
-
-def test_a_loss_that_is_not_finite_comes_back_in_its_own_words(prepare: Callable[..., Path]) -> None:
-    blown = prepare("blown", {**SFT, "lr": 1e30, "max_grad_norm": 1e30}, torchrun(2))
-    done = play(blown)
-    assert "FloatingPointError: step 2: the loss or its gradient is not finite" in done.stderr.splitlines()[-1]
-    (kept,) = (blown / "training" / "theta_1-sft").glob("not-finite-*.json")
-    assert str(kept) in done.stderr
+def test_a_loss_that_is_not_finite_comes_back_in_its_own_words(prepare: Callable[[str], Run]) -> None:
+    run = prepare("run")
+    with pytest.raises(FloatingPointError, match="step 2: the loss or its gradient is not finite") as raised:
+        run({**SFT, "lr": 1e30, "max_grad_norm": 1e30}, torchrun(2))
+    (kept,) = run.place.glob("theta_1-sft/not-finite-*.json")
+    assert str(kept) in str(raised.value)
     assert len(json.loads(kept.read_text())["sequences"]) == 5
 
 
