@@ -144,12 +144,6 @@ class Module(lightning.LightningModule):
     def configure_model(self) -> None:
         """The network comes laid out over the ranks (`ranks.shard`), for it was read before it is trained."""
 
-    def on_train_start(self) -> None:
-        """Put back what was kept."""
-        if self._step and self._folder is not None:
-            optimizer: Any = self.optimizers()
-            self._before = midway.restore(self._folder, self._step, self.model, optimizer.optimizer)
-
     def training_step(self, batch: list[Sequence], index: int) -> None:
         """One optimizer step."""
         optimizer: Any = self.optimizers()
@@ -177,9 +171,12 @@ class Module(lightning.LightningModule):
         return batch
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """AdamW (Table 5)."""
+        """AdamW (Table 5), and with it all that was kept, also where no step is left."""
         parameters = [p for p in self.model.parameters() if p.requires_grad]
-        return torch.optim.AdamW(parameters, lr=self._lr, weight_decay=self._decay, foreach=True)
+        optimizer = torch.optim.AdamW(parameters, lr=self._lr, weight_decay=self._decay, foreach=True)
+        if self._step and self._folder is not None:
+            self._before = midway.restore(self._folder, self._step, self.model, optimizer)
+        return optimizer
 
 
 class Epochs:

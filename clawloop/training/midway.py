@@ -47,6 +47,7 @@ def keep(folder: Path, step: int, before: int, model: Any, optimizer: torch.opti
 
 def restore(folder: Path, step: int, model: Any, optimizer: torch.optim.Optimizer) -> int:
     """Put back what was kept at a step, and return its `before`."""
+    optimizer.zero_grad()  # where a gradient is left, moments that are not there yet are not made
     state = _state(0, model, optimizer)
     load(state, checkpoint_id=folder / f"step.{step}", no_dist=ranks.count() == 1)
     set_state_dict(

@@ -143,13 +143,13 @@ def test_two_machines_are_two_agents_that_meet(prepare: Callable[[str], Run], tm
 def test_a_run_killed_between_steps_leaves_nothing_behind_and_goes_on_to_the_same_weights(
     prepare: Callable[[str], Run], launch: Any
 ) -> None:
-    whole, killed = prepare("whole"), prepare("killed")
-    theta = whole(SFT, launch)
-    with killed.apart(SFT, launch, kill=4, save_every=1) as process:
+    whole, killed, stage = prepare("whole"), prepare("killed"), {**SFT, "epochs": 15}
+    theta = whole(stage, launch)
+    with killed.apart(stage, launch, kill=4, save_every=1) as process:
         assert process.wait() == -signal.SIGKILL
     wait_for(lambda: not processes(killed.folder))
     assert len(list(killed.place.glob("theta_1-sft/step.*"))) == 1
-    assert furthest(killed(SFT, launch, save_every=1), theta) == 0.0
+    assert furthest(killed(stage, launch, save_every=1), theta) == 0.0
     steps = killed.tracker.steps
     assert 0 < len(steps) < len(whole.tracker.steps)
     assert steps == whole.tracker.steps[-len(steps) :]

@@ -83,6 +83,17 @@ def test_a_stage_goes_on_from_the_last_step_that_was_kept(
     assert [step for _, step, _ in tracker.steps][:2] == [45, 46]
 
 
+def test_a_stage_whose_last_step_was_kept_has_its_weights(
+    policy: Any, another: Any, tracker: Any, practice: TaskPool, tmp_path: Path
+) -> None:
+    setup = Setup(save_every=1, folder=tmp_path)
+    sft(setup=setup)(policy, practice, 1)
+    assert not torch.equal(policy.weights(), another.weights())
+    sft(setup=setup, tracker=tracker)(another, practice, 1)
+    assert not tracker.steps
+    assert torch.equal(policy.weights(), another.weights())
+
+
 def test_a_step_that_was_being_kept_when_the_process_died_is_not_used(
     policy: Any, another: Any, tracker: Any, practice: TaskPool, tmp_path: Path
 ) -> None:

@@ -8,8 +8,6 @@ from clawloop.protocols import Stage
 class Full:
     """Stages as they are."""
 
-    rank = 0
-
     def attach(self, model: Any, place: str) -> None:
         """All of a network is trained already."""
 

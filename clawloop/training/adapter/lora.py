@@ -29,7 +29,7 @@ class Lora:
     def __init__(self, rank: int, alpha: float, targets: str | list[str] = "all-linear", seed: int = 0) -> None:
         if rank < 1:
             raise ValueError(f"adapter.rank is {rank}; set 1 or more, or choose adapter=full.")
-        self.rank, self._alpha, self._targets, self._seed = rank, alpha, targets, seed
+        self._rank, self._alpha, self._targets, self._seed = rank, alpha, targets, seed
 
     def attach(self, model: Any, place: str) -> None:
         """Lay a new adapter over a network, for the stage of that name.
@@ -38,7 +38,7 @@ class Lora:
             ValueError: peft is not installed, or the targets name no layer.
         """
         seed = random.Random(f"{self._seed}/{place}/adapter").getrandbits(32)
-        attach(model, self.rank, self._alpha, self._targets, seed)
+        attach(model, self._rank, self._alpha, self._targets, seed)
 
     def over(self, stage: Stage) -> Stage:
         """The stage with an adapter."""

@@ -7,11 +7,7 @@ from clawloop.protocols import Stage
 
 
 class Adapter(Protocol):
-    """What of a network is trained; `rank` is 0 for all of it."""
-
-    @property
-    def rank(self) -> int:
-        """The rank of what is trained beside the network."""
+    """What of a network is trained."""
 
     def attach(self, model: Any, place: str) -> None:
         """Make a network ready for the stage called `place`."""

@@ -53,7 +53,7 @@ def main(folder: Path) -> None:
     """Train the stage that a folder describes, and leave the weights there."""
     rank, local = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
     teller = Teller(os.fdopen(os.dup(1), "w", encoding="utf-8"))
-    log = os.open(folder / f"rank-{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    log = os.open(folder / f"rank-{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.dup2(log, 1)  # nothing but what is told goes to the other process
     os.dup2(log, 2)
     gpu = torch.cuda.is_available()
