@@ -103,7 +103,7 @@ class Config:
 
 
 ONE_PART = (
-    "adapter", "author", "band", "difficulty", "diagnosis", "launch", "policy", "sandbox", "scheduler", "source",
+    "author", "band", "difficulty", "diagnosis", "policy", "sandbox", "scheduler", "source", "adapter", "launch",
 )  # fmt: skip
 SEVERAL_PARTS = ("harness", "routine", "growth", "check", "trainer", "tracker")
 

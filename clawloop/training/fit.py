@@ -268,7 +268,9 @@ def fit(
         warnings.filterwarnings("ignore", "`gradient_checkpointing_", FutureWarning)  # renamed in transformers 5.20
         warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
         warnings.filterwarnings(
-            "ignore", ".*(does not have many workers|available but not used|__len__` defined)", UserWarning
+            "ignore",
+            ".*(does not have many workers|available but not used|__len__` defined|ranks is zero)",
+            UserWarning,
         )
         trainer = lightning.Trainer(
             **ranks.placement(device),
