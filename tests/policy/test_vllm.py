@@ -386,6 +386,23 @@ def test_an_adapter_is_laid_over_the_weights_and_goes_with_the_next_update(
 
 
 @vllm
+def test_an_adapter_is_sampled_with_while_it_is_trained_and_when_it_is_merged(policy: SampledPolicy) -> None:
+    pytest.importorskip("peft")
+    plain = policy.complete(ask(seed=5))
+    attach(policy.model, 8, 16.0, "all-linear", 0)
+    with torch.no_grad():
+        for name, p in trainable(policy, "grpo").model.named_parameters():
+            if "lora_B" in name:
+                p.normal_(std=0.1, generator=torch.Generator().manual_seed(0))
+    adapted = policy.renamed("theta_5-grpo-1").complete(ask(seed=5))
+    assert adapted.logprobs == pytest.approx(reference(policy, adapted), abs=2e-3)
+    assert adapted.logprobs != pytest.approx(plain.logprobs, abs=2e-2)
+    merge(policy.model)
+    reply = policy.renamed("theta_5").complete(ask(seed=5))
+    assert reply.logprobs == pytest.approx(reference(policy, reply), abs=1e-3)
+
+
+@vllm
 def test_in_bfloat16_an_update_that_does_nothing_is_caught_and_one_that_works_is_not(nano: Path) -> None:
     os.environ.update(ENVIRONMENT)
     policy = VllmPolicy(nano, slots=4, context=512, dtype="bfloat16", cpu_cache=1)
