@@ -90,7 +90,7 @@ def iteration_row(iteration: Iteration) -> dict[str, Any]:
         "admission_rate": 100 * admitted / candidates if candidates else None,
         "sft_trajectories": len(kept),
         "mean_turns": _mean(len(trajectory.turns) for trajectory in kept),
-        "mean_tokens": _mean(len(trajectory.trace.ids) for trajectory in kept),
+        "mean_tokens": _mean(sum(len(trace.ids) for trace in trajectory.traces) for trajectory in kept),
         "practice": len(iteration.practice),
         "held_out": len(iteration.held_out),
         "admission_rollouts": len(at_admission),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from clawloop.protocols import Agent, Grader, Harness, InfrastructureError, Sandboxes
 from clawloop.rollout.grade import GraderError
-from clawloop.rollout.tokens import trace
+from clawloop.rollout.tokens import traces
 from clawloop.types import Completion, Outcome, Request, Rollout, Snapshot, Stop, Task, Trajectory
 
 
@@ -61,4 +61,4 @@ class Episode:
         with self._sandboxes.open(task.workspace) as sandbox:
             trajectory = self._harness.run(task.assignment, recorder, sandbox, seed)
             snapshot = sandbox.snapshot()
-        return replace(trajectory, trace=trace(recorder.completions)), snapshot
+        return replace(trajectory, traces=traces(recorder.completions)), snapshot

@@ -88,9 +88,10 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class TokenTrace:
-    """The tokens of an episode: ids_T, mask_T (1 where the policy sampled the token), behaviour log-probabilities.
+    """A sequence that is trained: ids_T, mask_T (1 where a token is trained in it), behaviour log-probabilities.
 
-    `logprobs` is None where those of one reply or more are not known.
+    What stands before a trained token is what the engine saw when it sampled it. `logprobs` is 0 where `mask` is, and
+    None where those of one reply or more are not known.
     """
 
     ids: tuple[int, ...]
@@ -111,12 +112,16 @@ class Stop(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """xi = (s0, a1, s1, ..., aT, sT) as text, and the same as tokens."""
+    """xi = (s0, a1, s1, ..., aT, sT) as text, and the same as tokens.
+
+    `traces` is one sequence where each prompt extends what came before it, and one more wherever a prompt does not.
+    Sequences may begin alike; each sampled token is trained in exactly one of them.
+    """
 
     task_id: str
     harness: str
     policy_version: str
     turns: tuple[Turn, ...]
-    trace: TokenTrace
+    traces: tuple[TokenTrace, ...]
     stop: Stop
     seconds: float

@@ -59,7 +59,7 @@ CANDIDATE = Candidate(
 )  # fmt: skip
 TRAJECTORY = Trajectory(
     "k1-0000", "shell", "theta_0", (Turn("a", "b", "c", None, 0.1), Turn("done", None, "", None, 0.2)),
-    TokenTrace((1, 2, 3), (0, 1, 1), (0.0, -0.1234567890123456789, -1e-17)), Stop.SUBMITTED, 1.5,
+    (TokenTrace((1, 2, 3), (0, 1, 1), (0.0, -0.1234567890123456789, -1e-17)),), Stop.SUBMITTED, 1.5,
 )  # fmt: skip
 ROLLOUT = Rollout("k1-0000", 3, Outcome.SCORED, 1.0, TRAJECTORY, Verdict(True, (FieldResult("n", True),)))
 BROKEN = Rollout("k1-0000", 4, Outcome.INFRASTRUCTURE_FAILED, None, None, None, "The box did not open.")

@@ -38,7 +38,7 @@ def rollout(
 ) -> Rollout:
     mask = tuple(int(t >= prompt) for t in range(len(ids)))
     trace = TokenTrace(tuple(ids), mask, tuple(logprobs) or (-1.0,) * len(ids))
-    trajectory = Trajectory(name, "shell", "theta_0", (), trace, Stop.SUBMITTED, 0.0)
+    trajectory = Trajectory(name, "shell", "theta_0", (), (trace,), Stop.SUBMITTED, 0.0)
     outcome = Outcome.INFRASTRUCTURE_FAILED if reward is None else Outcome.SCORED
     return Rollout(name, index, outcome, reward, trajectory, None)
 
