@@ -91,12 +91,30 @@ class TokenTrace:
     """A sequence that is trained: ids_T, mask_T (1 where a token is trained in it), behaviour log-probabilities.
 
     What stands before a trained token is what the engine saw when it sampled it. `logprobs` is 0 where `mask` is, and
-    None where those of one reply or more are not known.
+    None where those of one reply or more are not known. `shares` says which earlier trace of the episode it begins
+    alike with, and for how many tokens, none of which is trained in this one.
     """
 
     ids: tuple[int, ...]
     mask: tuple[int, ...]
     logprobs: tuple[float, ...] | None
+    shares: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """How the sequences of an episode hold up against its calls, in tokens.
+
+    `sampled` is what the engine sampled, `trained` what the sequences train, and `mismatched` what of that stands after
+    something else than the engine saw. `prompted` is what the engine read in all calls, and `reused` what of that an
+    earlier call had at the same place after the same tokens.
+    """
+
+    sampled: int = 0
+    trained: int = 0
+    mismatched: int = 0
+    prompted: int = 0
+    reused: int = 0
 
 
 class Stop(StrEnum):
@@ -125,3 +143,4 @@ class Trajectory:
     traces: tuple[TokenTrace, ...]
     stop: Stop
     seconds: float
+    audit: Audit = Audit()

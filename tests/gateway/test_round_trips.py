@@ -1,7 +1,7 @@
 """What was sampled goes through the official clients and comes back as the same ids, whatever the dialect."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -9,7 +9,8 @@ import pytest
 from clawloop.gateway.server import Gateway
 from clawloop.gateway.sessions import Record, Session
 from clawloop.policy.hf import HfPolicy
-from clawloop.rollout.tokens import traces
+from clawloop.rollout.tokens import TraceBuilder
+from clawloop.types import Completion, TokenTrace
 
 DIALECTS = ("chat", "responses", "messages", "gemini")
 Agents = Callable[..., Any]
@@ -37,6 +38,13 @@ CONVERSATIONS = {
     "malformed calls": ("a <tool_call>{not json}</tool_call> b" + call("ls"), '<tool_call>{"name": 3}</tool_call>'),
     "long": ("x" * 1500 + call("y" * 1500), "z" * 1000),
 }
+
+
+def traces(completions: Iterable[Completion]) -> tuple[TokenTrace, ...]:
+    builder = TraceBuilder()
+    for one in completions:
+        builder.add(one)
+    return builder.build()[0]
 
 
 def sound(record: Record) -> None:
