@@ -2,7 +2,6 @@
 
 import hashlib
 import struct
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
@@ -23,40 +22,34 @@ def fresh() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A call as the engine saw it: the digest of its packed prompt, and what was sampled."""
+    """A call as the engine saw it: the digest of its packed prompt, the prompt's length, and what was sampled.
 
+    `branch` is the sequence that is said to train it.
+    """
+
+    branch: int
     prompt: bytes
+    length: int
     ids: tuple[int, ...]
 
 
-def mismatched(calls: Sequence[Seen], traces: Sequence[TokenTrace]) -> int:
-    """How many trained tokens are not what a call sampled after just the tokens that stand before them.
-
-    Each call answers for its tokens once, so a token that is trained a second time counts too.
-    """
-    waiting: dict[bytes, list[tuple[int, ...]]] = defaultdict(list)
+def faithful(calls: Sequence[Seen], traces: Sequence[TokenTrace]) -> int:
+    """How many tokens the traces train just where a call sampled them: after its whole prompt, once for each call."""
+    by_branch: list[list[Seen]] = [[] for _ in traces]
     for call in calls:
-        waiting[call.prompt].append(call.ids)
-    wrong = 0
-    for trace in traces:
-        tokens, mask, digest = packed(trace.ids), bytes(trace.mask), fresh()
-        at, before = mask.find(1), 0
-        while at >= 0:
-            digest.update(tokens[4 * before : 4 * at])
-            before = at
-            said = [
-                ids
-                for ids in waiting[digest.digest()]
-                if trace.ids[at : at + len(ids)] == ids and mask.count(1, at, at + len(ids)) == len(ids)
-            ]
-            if said:
-                longest = max(said, key=len)
-                waiting[digest.digest()].remove(longest)
-                at = mask.find(1, at + len(longest))
-            else:
-                wrong += 1
-                at = mask.find(1, at + 1)
-    return wrong
+        by_branch[call.branch].append(call)
+    right = 0
+    for trace, own in zip(traces, by_branch, strict=True):
+        tokens, mask, digest, free = packed(trace.ids), bytes(trace.mask), fresh(), 0
+        for call in own:
+            end = call.length + len(call.ids)
+            digest.update(tokens[4 * free : 4 * call.length])
+            found = digest.digest() == call.prompt and trace.ids[call.length : end] == call.ids
+            if found and call.length >= free and mask.count(1, call.length, end) == len(call.ids):
+                right += len(call.ids)
+            digest.update(tokens[4 * call.length : 4 * end])
+            free = end
+    return right
 
 
 def tally(rollouts: Iterable[Rollout]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from clawloop.rollout.audit import Seen, fresh, mismatched, packed
+from clawloop.rollout.audit import Seen, faithful, fresh, packed
 from clawloop.types import Audit, Completion, TokenTrace
 
 
@@ -38,7 +38,7 @@ class _Branch:
         """Go on with a call whose prompt is this sequence and what is `added`."""
         reply = packed(call.ids)
         self.digest.update(added)
-        seen = Seen(self.digest.digest(), call.ids)
+        seen = Seen(self.number, self.digest.digest(), len(call.prompt_ids), call.ids)
         self.digest.update(reply)
         self.tokens, self.last = b"".join((self.tokens, added, reply)), call
         self.replies.append((len(call.prompt_ids), len(call.ids), call.logprobs))
@@ -87,7 +87,7 @@ class TraceBuilder:
         if not call.ids:
             return
         branch = self._last
-        if branch is not None and branch.begins(call):
+        if branch is not None and branch.begins(call) and self._alone(branch):
             reused = len(branch.tokens) // 4
             added = packed(call.prompt_ids[reused:])
         else:
@@ -110,7 +110,13 @@ class TraceBuilder:
         traces = tuple(branch.trace() for branch in sorted(self._branches, key=lambda branch: branch.number))
         sampled = sum(len(call.ids) for call in self._seen)
         trained = sum(sum(trace.mask) for trace in traces)
-        return traces, Audit(sampled, trained, mismatched(self._seen, traces), self._prompted, self._reused)
+        mismatched = trained - faithful(self._seen, traces)
+        return traces, Audit(sampled, trained, mismatched, self._prompted, self._reused)
+
+    def _alone(self, branch: _Branch) -> bool:
+        """Whether no other sequence begins with this one; they would follow it in order."""
+        place = self._branches.index(branch) + 1
+        return not any(other.tokens.startswith(branch.tokens) for other in self._branches[place : place + 1])
 
     def _begun(self, prompt: bytes) -> _Branch | None:
         """The longest sequence that the prompt begins with.
