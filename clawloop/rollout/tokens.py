@@ -24,7 +24,7 @@ class _Branch:
     number: int
     shares: tuple[int, int]
     last: Completion
-    tokens: bytes = b""
+    tokens: bytearray = field(default_factory=bytearray)
     digest: Any = field(default_factory=fresh)
     replies: list[tuple[int, int, tuple[float, ...] | None]] = field(default_factory=list)
 
@@ -40,7 +40,8 @@ class _Branch:
         self.digest.update(added)
         seen = Seen(self.number, self.digest.digest(), len(call.prompt_ids), call.ids)
         self.digest.update(reply)
-        self.tokens, self.last = b"".join((self.tokens, added, reply)), call
+        self.tokens += added + reply
+        self.last = call
         self.replies.append((len(call.prompt_ids), len(call.ids), call.logprobs))
         return seen
 
@@ -133,11 +134,11 @@ class TraceBuilder:
         return None
 
 
-def _tokens(branch: _Branch) -> bytes:
+def _tokens(branch: _Branch) -> bytearray:
     return branch.tokens
 
 
-def _alike(one: bytes, other: bytes) -> int:
+def _alike(one: bytes, other: bytearray) -> int:
     """How many bytes two packed sequences begin alike with, in whole tokens."""
     size = min(len(one), len(other)) // 4
     differ = np.frombuffer(one, np.int32, size) != np.frombuffer(other, np.int32, size)
