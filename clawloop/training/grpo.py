@@ -1,5 +1,6 @@
 """GRPO on the admission rollouts (paper, 4.2; Eq. 2; Algorithm 1, line 19)."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from statistics import fmean
@@ -103,16 +104,19 @@ class Grpo:
 
         def micro(batch: list[Sequence], backward: Callable[[torch.Tensor], None]) -> dict[str, float]:
             sums = dict.fromkeys(("loss", "kl", "clip_fraction", "ratio"), 0.0)
+            actions: Counter[str] = Counter()
+            for one in batch:
+                actions[one.episode] += one.actions
             for part in cut(batch, self._micro_tokens):
                 chosen = [batch[i] for i in part]
-                packed = pack(chosen, [1 / (len(batch) * one.actions) for one in chosen], device)
+                packed = pack(chosen, [1 / (len(actions) * actions[one.episode]) for one in chosen], device)
                 logprobs = loss.token_logprobs(model, packed, temperature)
                 found = loss.grpo(logprobs, packed, clip=self._clip, beta=self._beta)
                 backward(found.loss)
                 for name, value in zip(sums, (found.loss, found.kl, found.clipped, found.ratio), strict=True):
                     sums[name] += float(value.detach())
-            reward = sum(one.reward for one in batch) / len(batch)
-            return sums | {"reward": reward, "tokens": float(sum(one.actions for one in batch))}
+            reward = fmean({one.episode: one.reward for one in batch}.values())
+            return sums | {"reward": reward, "tokens": float(actions.total())}
 
         def log(step: int, numbers: dict[str, float]) -> None:
             if self._tracker is not None:
