@@ -10,6 +10,7 @@ import torch
 from clawloop.protocols import Policy, Tracker
 from clawloop.training import loss
 from clawloop.training.fit import autocast, check, fit, trainable
+from clawloop.training.logprobs import token_logprobs
 from clawloop.training.packing import cut, pack
 from clawloop.training.source import Sequence, groups
 from clawloop.types import TaskPool
@@ -110,7 +111,7 @@ class Grpo:
             for part in cut(batch, self._micro_tokens):
                 chosen = [batch[i] for i in part]
                 packed = pack(chosen, [1 / (len(actions) * actions[one.episode]) for one in chosen], device)
-                logprobs = loss.token_logprobs(model, packed, temperature)
+                logprobs = token_logprobs(model, packed, temperature)
                 found = loss.grpo(logprobs, packed, clip=self._clip, beta=self._beta)
                 backward(found.loss)
                 for name, value in zip(sums, (found.loss, found.kl, found.clipped, found.ratio), strict=True):
@@ -146,7 +147,7 @@ class Grpo:
         for part in cut(sequences, self._micro_tokens):
             packed = pack([sequences[i] for i in part], [1.0] * len(part), device)
             with autocast(device, self._precision):
-                values = loss.token_logprobs(model, packed, temperature).tolist()
+                values = token_logprobs(model, packed, temperature).tolist()
             for (i, t), value in zip(packed.origin, values, strict=True):
                 found[part[i]][t] = value
         return tuple(replace(one, reference=tuple(values)) for one, values in zip(sequences, found, strict=True))

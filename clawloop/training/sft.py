@@ -8,6 +8,7 @@ import torch
 from clawloop.protocols import Policy, Tracker
 from clawloop.training import loss
 from clawloop.training.fit import check, fit, trainable
+from clawloop.training.logprobs import token_logprobs
 from clawloop.training.packing import cut, pack
 from clawloop.training.source import Sequence, successes
 from clawloop.types import TaskPool
@@ -85,7 +86,7 @@ class Sft:
             total = 0.0
             for part in cut(batch, self._micro_tokens):
                 packed = pack([batch[i] for i in part], [1 / tokens] * len(part), model.device)
-                value = loss.sft(loss.token_logprobs(model, packed), packed.weight_A)
+                value = loss.sft(token_logprobs(model, packed), packed.weight_A)
                 backward(value)
                 total += float(value.detach())
             return {"loss": total, "tokens": float(tokens)}

@@ -9,7 +9,8 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from clawloop.training import loss
+from clawloop.training import logprobs, loss
+from clawloop.training.logprobs import token_logprobs
 from clawloop.training.packing import cut, pack, rows_of
 from clawloop.training.source import Sequence
 
@@ -83,7 +84,7 @@ def test_sft_is_eq_1(model: Any, parts: list[list[int]], capacity: int) -> None:
     def ours() -> None:
         for part in parts:
             packed = pack([batch[i] for i in part], [1 / tokens] * len(part), CPU, capacity)
-            value = loss.sft(loss.token_logprobs(model, packed), packed.weight_A)
+            value = loss.sft(token_logprobs(model, packed), packed.weight_A)
             total.append(float(value.detach()))
             value.backward()
 
@@ -104,7 +105,7 @@ def test_grpo_is_eq_2_with_clip_and_kl(model: Any, parts: list[list[int]], capac
         for part in parts:
             chosen = [batch[i] for i in part]
             packed = pack(chosen, [1 / (len(batch) * one.actions) for one in chosen], CPU, capacity)
-            found = loss.grpo(loss.token_logprobs(model, packed, 0.7), packed, clip=0.2, beta=0.3)
+            found = loss.grpo(token_logprobs(model, packed, 0.7), packed, clip=0.2, beta=0.3)
             total.append(float(found.loss.detach()))
             clipped.append(float(found.clipped))
             found.loss.backward()
@@ -123,7 +124,7 @@ def test_masked_tokens_are_not_trained_and_the_last_token_is(model: Any) -> None
 
     def value(ids: tuple[int, ...]) -> float:
         packed = pack([Sequence("x", ids, one.mask, one.logprobs)], [1.0], CPU)
-        return float(loss.sft(loss.token_logprobs(model, packed), packed.weight_A).detach())
+        return float(loss.sft(token_logprobs(model, packed), packed.weight_A).detach())
 
     last_masked = max(t for t, m in enumerate(one.mask) if not m)
     end = len(one.ids) - 1
@@ -140,7 +141,7 @@ def test_at_the_reference_the_kl_is_nothing_and_the_ratio_is_one(model: Any) -> 
     batch = sequences(3)
     packed = pack(batch, [1.0] * 3, CPU)
     with torch.no_grad():
-        values = loss.token_logprobs(model, packed).tolist()
+        values = token_logprobs(model, packed).tolist()
     same = []
     for i, one in enumerate(batch):
         logprobs = [0.0] * len(one.ids)
@@ -149,7 +150,7 @@ def test_at_the_reference_the_kl_is_nothing_and_the_ratio_is_one(model: Any) -> 
                 logprobs[t] = value
         same.append(Sequence(one.name, one.ids, one.mask, tuple(logprobs), one.advantage, 1.0, tuple(logprobs)))
     again = pack(same, [1.0] * 3, CPU)
-    found = loss.grpo(loss.token_logprobs(model, again), again, clip=0.2, beta=1.0)
+    found = loss.grpo(token_logprobs(model, again), again, clip=0.2, beta=1.0)
     assert float(found.kl) == pytest.approx(0, abs=1e-4)
     assert float(found.clipped) == 0
     assert float(found.ratio) == pytest.approx(len(values), rel=1e-4)
@@ -160,12 +161,12 @@ def test_a_vocabulary_in_pieces_gives_the_same(model: Any, monkeypatch: pytest.M
 
     def run() -> None:
         packed = pack(batch, [1.0] * len(batch), CPU)
-        found.append(loss.token_logprobs(model, packed))
+        found.append(token_logprobs(model, packed))
         found[-1].sum().backward()
 
     found: list[torch.Tensor] = []
     whole = gradients(model, run)
-    monkeypatch.setattr(loss, "_CHUNK", 64 * 5)
+    monkeypatch.setattr(logprobs, "_CHUNK", 64 * 5)
     pieces = gradients(model, run)
     assert torch.allclose(*found)
     assert (whole - pieces).norm() < 1e-5 * whole.norm()
@@ -175,7 +176,7 @@ def test_logits_are_computed_for_trained_tokens_only(model: Any) -> None:
     batch = sequences()
     seen: list[int] = []
     hook = model.get_output_embeddings().register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
-    loss.token_logprobs(model, pack(batch, [1.0] * len(batch), CPU))
+    token_logprobs(model, pack(batch, [1.0] * len(batch), CPU))
     hook.remove()
     assert seen == [sum(one.actions for one in batch)]
     assert seen[0] < sum(len(one.ids) for one in batch)
@@ -187,8 +188,8 @@ def test_a_mask_is_made_only_where_sequences_share_a_row(model: Any) -> None:
     assert alone.mask_B1TT is None and len(alone.ids_BT) == 3
     assert shared.mask_B1TT is not None and len(shared.ids_BT) == 1
     with torch.no_grad():
-        right = loss.token_logprobs(model, shared)
-        wrong = loss.token_logprobs(model, replace(shared, mask_B1TT=torch.ones_like(shared.mask_B1TT).tril()))
+        right = token_logprobs(model, shared)
+        wrong = token_logprobs(model, replace(shared, mask_B1TT=torch.ones_like(shared.mask_B1TT).tril()))
     assert not torch.allclose(right, wrong, atol=1e-2)
 
 
