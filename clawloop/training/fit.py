@@ -229,7 +229,8 @@ def fit(
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
-        warnings.filterwarnings("ignore", ".*(does not have many workers|available but not used|__len__` defined)", UserWarning)
+        for known in ("does not have many workers", "available but not used", "`__len__` defined"):
+            warnings.filterwarnings("ignore", f".*{known}", UserWarning)
         trainer = lightning.Trainer(
             accelerator="gpu" if device.type == "cuda" else "cpu",
             devices=[device.index or 0] if device.type == "cuda" else 1,
