@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from tempfile import TemporaryDirectory
@@ -37,7 +38,7 @@ from clawloop.synthesis.lexicon import held_domains
 from clawloop.synthesis.skills.domain import unmounted
 from clawloop.synthesis.synthesize import Synthesize
 from clawloop.tracking.fanout import Fanout
-from clawloop.training.cold_start import ColdStart, Plays
+from clawloop.training.cold_start import ColdStart
 from clawloop.types import Candidate, DiagnosisReport, Rollout, RolloutGroup, Task
 from clawloop.validation.screen import Screen
 from clawloop.validation.split import Split
@@ -120,6 +121,20 @@ def _wired(config: Mapping[str, Any], folder: Path, closing: ExitStack) -> Built
     collect = Collect(episode, ledger, workers, seed, progress)
     band = part(config["band"])
 
+    def roll_out_in(policy: Policy, tasks: tuple[Task, ...], n: int, at: str, harness: str) -> tuple[RolloutGroup, ...]:
+        played = Collect(partial(episode, harness=harness), ledger, workers, seed, progress)
+        return played(policy, tasks, n, f"{at}/{harness}")
+
+    scheduler = part(config["scheduler"], harnesses=harness.names, seed=seed)
+    batches = part(
+        config["source"],
+        scheduler=scheduler,
+        roll_out=roll_out_in,
+        harness_of=lambda id: harness.of(id).name,
+        trajectories=config["trainer"].get("grpo", {}).get("batch_size", 0),
+        seed=seed,
+    )
+
     def roll_out(policy: Policy, tasks: tuple[Task, ...], n: int, at: str) -> tuple[RolloutGroup, ...]:
         groups = collect(policy, tasks, n, at, band.wanted if at.endswith("/admission") else None)
         audit.check(groups, float(config["trained_floor"]), at)
@@ -156,7 +171,9 @@ def _wired(config: Mapping[str, Any], folder: Path, closing: ExitStack) -> Built
         evaluate=lambda theta, k: Probe(probe_tasks(), int(config["probe"]["trials"]), collect, tracker)(theta, k),
     )
     trained = hasattr(policy, "model")
-    stages = parts(config["trainer"], seed=seed, tracker=tracker, reached=ledger.reached) if trained else {}
+    stages = (
+        parts(config["trainer"], source=batches, seed=seed, tracker=tracker, reached=ledger.reached) if trained else {}
+    )
     depends = {"harness": config["harness"], "routine": config["routine"]}
     teach = synthesis(int(config["cold_start"]["demonstrations"] or 1), NoGrowth(0), COLD_SEED)
     cold = ColdStart(config["cold_start"], teach, episode, harness.of, tracker, cache(), source, depends)
@@ -222,14 +239,14 @@ def arena(
 
 def _players(
     config: Mapping[str, Any], sandboxes: Sandboxes, grader: Grader, closing: ExitStack
-) -> tuple[ByTask, Plays]:
-    """What says which harness a task has, and what plays a trial of a task in that one's boxes."""
+) -> tuple[ByTask, Callable[..., Rollout]]:
+    """What says which harness a task has, and what plays a trial of a task in that one, or in a given `harness`."""
     arenas = {name: arena(one, config["sandbox"], sandboxes, closing) for name, one in config["harness"].items()}
     choice = ByTask({name: harness for name, (harness, _) in arenas.items()})
     episodes = {harness.name: Episode(harness, boxes, grader) for harness, boxes in arenas.values()}
 
-    def play(policy: Agent, task: Task, index: int, seed: int) -> Rollout:
-        return episodes[choice.of(task.id).name](policy, task, index, seed)
+    def play(policy: Agent, task: Task, index: int, seed: int, harness: str | None = None) -> Rollout:
+        return episodes[harness or choice.of(task.id).name](policy, task, index, seed)
 
     return choice, play
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 from clawloop.types import (
     Assignment,
@@ -23,6 +23,7 @@ from clawloop.types import (
     RolloutGroup,
     Screening,
     Snapshot,
+    StepSignal,
     Task,
     TaskPool,
     Trajectory,
@@ -175,6 +176,34 @@ class Stage(Protocol):
     @property
     def name(self) -> str: ...
     def __call__(self, policy: Policy, practice: TaskPool, k: int) -> Policy: ...
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """A stage whose next call depends on those before it; what it knows then is kept with its weights."""
+
+    def state(self) -> bytes: ...
+    def restore(self, state: bytes) -> None: ...
+
+
+class Sketch(Protocol):
+    """Compares the gradient that a model holds with what other harnesses left, by their names, and keeps it."""
+
+    def __call__(self, harness: str, model: Any) -> Mapping[str, float]: ...
+
+
+class Scheduler(Protocol):
+    """Says which harnesses step `step` of iteration k has, and learns from the step; none leaves each task in its own.
+
+    `observe` returns numbers to be logged. A scheduler that has a `sketch` is told the cosines that it measures.
+    """
+
+    @property
+    def sketch(self) -> Sketch | None: ...
+    def choose(self, k: int, step: int) -> tuple[str, ...]: ...
+    def observe(self, signal: StepSignal) -> Mapping[str, float]: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 
 class Summariser(Protocol):

@@ -25,6 +25,12 @@ HANDED = frozenset(
         "folder",
         "config",
         "reached",
+        "source",
+        "scheduler",
+        "harnesses",
+        "harness_of",
+        "roll_out",
+        "trajectories",
     ]
 )
 """Arguments that `build` hands to the parts that ask for them, so that no yaml names them."""

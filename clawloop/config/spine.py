@@ -82,6 +82,8 @@ class Config:
     diagnosis: dict[str, Any] = field(default_factory=dict)
     policy: dict[str, Any] = field(default_factory=dict)
     sandbox: dict[str, Any] = field(default_factory=dict)
+    scheduler: dict[str, Any] = field(default_factory=dict)
+    source: dict[str, Any] = field(default_factory=dict)
 
     harness: dict[str, Any] = field(default_factory=dict)
     routine: dict[str, Any] = field(default_factory=dict)
@@ -91,7 +93,7 @@ class Config:
     tracker: dict[str, Any] = field(default_factory=dict)
 
 
-ONE_PART = ("author", "band", "difficulty", "diagnosis", "policy", "sandbox")
+ONE_PART = ("author", "band", "difficulty", "diagnosis", "policy", "sandbox", "scheduler", "source")
 SEVERAL_PARTS = ("harness", "routine", "growth", "check", "trainer", "tracker")
 
 

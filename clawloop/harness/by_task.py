@@ -32,6 +32,11 @@ class ByTask:
                 raise ValueError(f"harness: {other} and {choice} are both {harness.name} in the record; choose one.")
         self._harnesses = harnesses
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those of all harnesses, in the order of their choice."""
+        return tuple(harness.name for harness in self._harnesses.values())
+
     def of(self, task_id: str) -> Harness:
         """The harness of a task."""
         choice = max(self._harnesses, key=lambda name: hashlib.sha256(f"{name}/{task_id}".encode()).digest())

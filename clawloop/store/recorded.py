@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from clawloop.protocols import InfrastructureError, Policy, Stage
+from clawloop.protocols import InfrastructureError, Policy, Stage, Stateful
 from clawloop.protocols import Phases as Wanted
 from clawloop.store.layout import Layout
 from clawloop.store.ledger import Ledger, decode, encode
@@ -130,7 +130,7 @@ class Phases:
 
 
 class RecordedStage:
-    """A training stage whose weights are kept; a stage that has ended is not trained again.
+    """A training stage whose weights are kept, with what it knows; a stage that has ended is not trained again.
 
     The last stage of iteration k gives theta_k. What an iteration needed on the way is dropped once theta_k is there.
     `following` is the stage that comes next, for the last one the first of iteration k + 1.
@@ -150,16 +150,15 @@ class RecordedStage:
 
         def keep(trained: Policy) -> bytes:
             save_whole(trained, folder)
-            return encode(version)
+            return self._stage.state() if isinstance(self._stage, Stateful) else b""
+
+        def read(kept: bytes) -> Policy:
+            if isinstance(self._stage, Stateful):
+                self._stage.restore(kept)
+            return self._restore(policy, folder, k)
 
         recorded = Recorded(self._ledger, self._on_end)
-        trained = recorded.call(
-            self.name,
-            k,
-            lambda: self._stage(policy, practice, k),
-            keep,
-            lambda _: self._restore(policy, folder, k),
-        )
+        trained = recorded.call(self.name, k, lambda: self._stage(policy, practice, k), keep, read)
         trained = trained.renamed(version)
         if self._last:
             for old in self._layout.checkpoints.glob(f"theta_{k}-*"):

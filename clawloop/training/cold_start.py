@@ -17,8 +17,8 @@ from clawloop.policy.network import Network
 from clawloop.protocols import Agent, Demonstrable, Harness, Policy, Tracker
 from clawloop.store.recorded import save_whole
 from clawloop.store.weights import digest
+from clawloop.training.sequences import sequences
 from clawloop.training.sft import Sft
-from clawloop.training.source import sequences
 from clawloop.types import Candidate, Completion, DiagnosisReport, Request, Rollout, Task
 
 

@@ -4,7 +4,7 @@ import logging
 import math
 import random
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Many
 from itertools import chain
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from clawloop.protocols import Policy
-from clawloop.training.source import Sequence
+from clawloop.training.sequences import Batches, Sequence
 
 
 @runtime_checkable
@@ -50,26 +50,6 @@ def trainable(policy: object, stage: str) -> Trainable:
     return policy
 
 
-_PRECISIONS: dict[str, Literal["32-true", "bf16-mixed"]] = {"float32": "32-true", "bfloat16": "bf16-mixed"}
-
-
-def check(stage: str, schedule: str, precision: str) -> None:
-    """Refuse what no stage knows.
-
-    Raises:
-        ValueError: the schedule or the precision is unknown.
-    """
-    if schedule != "cosine":
-        raise ValueError(f"trainer.{stage}.schedule is {schedule!r}; cosine is the only one.")
-    if precision not in _PRECISIONS:
-        raise ValueError(f"trainer.{stage}.precision is {precision!r}; choose {' or '.join(_PRECISIONS)}.")
-
-
-def autocast(device: torch.device, precision: str) -> torch.autocast:
-    """What Lightning wraps around a step, for forward passes outside of one."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
-
-
 def cosine(step: int, steps: int, warmup: float) -> float:
     """The share of the peak rate: linear over the warm-up ratio, then half a cosine (Table 5).
 
@@ -84,6 +64,33 @@ def cosine(step: int, steps: int, warmup: float) -> float:
     return 0.5 * (1 + math.cos(math.pi * (step - rising) / (steps - rising)))
 
 
+def constant(step: int, steps: int, warmup: float) -> float:
+    """The share of the peak rate: linear over the warm-up ratio, then the peak (HarnessBandit, 5.1)."""
+    rising = math.ceil(steps * warmup)
+    return min(1.0, (step + 1) / rising) if rising else 1.0
+
+
+_SCHEDULES: dict[str, Callable[[int, int, float], float]] = {"cosine": cosine, "constant": constant}
+_PRECISIONS: dict[str, Literal["32-true", "bf16-mixed"]] = {"float32": "32-true", "bfloat16": "bf16-mixed"}
+
+
+def check(stage: str, schedule: str, precision: str) -> None:
+    """Refuse what no stage knows.
+
+    Raises:
+        ValueError: the schedule or the precision is unknown.
+    """
+    if schedule not in _SCHEDULES:
+        raise ValueError(f"trainer.{stage}.schedule is {schedule!r}; choose {' or '.join(_SCHEDULES)}.")
+    if precision not in _PRECISIONS:
+        raise ValueError(f"trainer.{stage}.precision is {precision!r}; choose {' or '.join(_PRECISIONS)}.")
+
+
+def autocast(device: torch.device, precision: str) -> torch.autocast:
+    """What Lightning wraps around a step, for forward passes outside of one."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
+
+
 class Module(lightning.LightningModule):
     """One optimizer step a batch; the batch is cut into micro-batches inside, so that the loss is exact.
 
@@ -91,11 +98,13 @@ class Module(lightning.LightningModule):
         model: the network.
         micro: gives the loss and the numbers of one optimizer batch, calling `backward` for each micro-batch.
         lr: peak rate.
+        schedule: cosine or constant.
         steps: optimizer steps in all.
         warmup: the share of steps in which the rate rises.
         weight_decay: AdamW's.
         max_grad_norm: clips the gradient's norm.
         log: told (step, numbers).
+        before_step: given the network after the last backward, its gradient not clipped yet; gives further numbers.
     """
 
     def __init__(
@@ -104,27 +113,31 @@ class Module(lightning.LightningModule):
         micro: Callable[[list[Sequence], Callable[[torch.Tensor], None]], dict[str, float]],
         *,
         lr: float,
+        schedule: str,
         steps: int,
         warmup: float,
         weight_decay: float,
         max_grad_norm: float,
         log: Callable[[int, dict[str, float]], None],
+        before_step: Callable[[Any], Mapping[str, float]],
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
         self.model = model
-        self._micro, self._tell = micro, log
+        self._micro, self._tell, self._before_step = micro, log, before_step
+        self._rate = _SCHEDULES[schedule]
         self._lr, self._steps, self._warmup = lr, steps, warmup
         self._decay, self._norm, self._step = weight_decay, max_grad_norm, 0
 
     def training_step(self, batch: list[Sequence], index: int) -> None:
         """One optimizer step."""
         optimizer: Any = self.optimizers()
-        rate = self._lr * cosine(self._step, self._steps, self._warmup)
+        rate = self._lr * self._rate(self._step, self._steps, self._warmup)
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.zero_grad()
         numbers = self._micro(batch, self.manual_backward)
+        numbers |= self._before_step(self.model)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self._norm)
         if not (math.isfinite(numbers["loss"]) and torch.isfinite(norm)):
             names = ", ".join(sequence.name for sequence in batch[:3])
@@ -147,10 +160,16 @@ class Module(lightning.LightningModule):
         return torch.optim.AdamW(parameters, lr=self._lr, weight_decay=self._decay, foreach=True)
 
 
-class _Batches:
-    """Every epoch in an order of its own, from the seed alone; `size` episodes a batch, each with all its sequences."""
+class Epochs:
+    """Every epoch in an order of its own, from the seed alone; `size` episodes a batch, each with all its sequences.
+
+    Raises:
+        ValueError: a sequence holds nothing to train.
+    """
 
     def __init__(self, sequences: Many[Sequence], size: int, epochs: int, seed: str) -> None:
+        if idle := [sequence.name for sequence in sequences if not sequence.actions]:
+            raise ValueError(f"No token of {idle[0]} is the agent's, so there is nothing to train; leave it out.")
         episodes: dict[str, list[Sequence]] = {}
         for sequence in sequences:
             episodes.setdefault(sequence.episode, []).append(sequence)
@@ -167,8 +186,13 @@ class _Batches:
 
 
 class _Stream(torch.utils.data.IterableDataset[list[Sequence]]):
-    def __init__(self, batches: _Batches) -> None:
+    """It has a length so that Lightning does not fetch a batch ahead, which may be the work of the step before."""
+
+    def __init__(self, batches: Batches) -> None:
         self._batches = batches
+
+    def __len__(self) -> int:
+        return len(self._batches)
 
     def __iter__(self) -> Iterator[list[Sequence]]:
         return iter(self._batches)
@@ -176,43 +200,41 @@ class _Stream(torch.utils.data.IterableDataset[list[Sequence]]):
 
 def fit(
     model: Any,
-    sequences: Many[Sequence],
+    batches: Batches,
     micro: Callable[[list[Sequence], Callable[[torch.Tensor], None]], dict[str, float]],
     *,
     lr: float,
-    epochs: int,
-    batch_size: int,
+    schedule: str,
     warmup: float,
     weight_decay: float,
     max_grad_norm: float,
     precision: str,
-    seed: str,
     log: Callable[[int, dict[str, float]], None],
+    before_step: Callable[[Any], Mapping[str, float]] = lambda model: {},
 ) -> None:
-    """Train `model` in place, on the device where it is, with AdamW and the cosine schedule.
+    """Train `model` in place, on the device where it is, with AdamW; batch n is asked for after step n - 1.
 
     Raises:
-        ValueError: a sequence holds nothing to train.
         FloatingPointError: the loss or its gradient stopped being finite.
     """
-    if idle := [sequence.name for sequence in sequences if not sequence.actions]:
-        raise ValueError(f"No token of {idle[0]} is the agent's, so there is nothing to train; leave it out.")
     device = next(model.parameters()).device
-    batches = _Batches(sequences, batch_size, epochs, seed)
     module = Module(
         model,
         micro,
         lr=lr,
+        schedule=schedule,
         steps=len(batches),
         warmup=warmup,
         weight_decay=weight_decay,
         max_grad_norm=max_grad_norm,
         log=log,
+        before_step=before_step,
     )
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
-        warnings.filterwarnings("ignore", ".*(does not have many workers|available but not used)", UserWarning)
+        for known in ("does not have many workers", "available but not used", "`__len__` defined"):
+            warnings.filterwarnings("ignore", f".*{known}", UserWarning)
         trainer = lightning.Trainer(
             accelerator="gpu" if device.type == "cuda" else "cpu",
             devices=[device.index or 0] if device.type == "cuda" else 1,
@@ -225,5 +247,8 @@ def fit(
         )
         loader = DataLoader(_Stream(batches), batch_size=None, collate_fn=list, generator=torch.Generator())
         model.train()
-        trainer.fit(module, loader)
+        try:
+            trainer.fit(module, loader)
+        except SystemExit as end:  # what Lightning makes of Ctrl-C
+            raise KeyboardInterrupt from end
     model.to(device).eval()  # Lightning leaves it on the CPU

@@ -1,4 +1,4 @@
-"""GRPO on the admission rollouts (paper, 4.2; Eq. 2; Algorithm 1, line 19)."""
+"""GRPO on groups of rollouts (paper, 4.2; Eq. 2; Algorithm 1, line 19)."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from clawloop.training import loss
 from clawloop.training.fit import autocast, check, fit, trainable
 from clawloop.training.logprobs import token_logprobs
 from clawloop.training.packing import cut, pack
-from clawloop.training.source import Sequence, groups
+from clawloop.training.sequences import Batches, Drawn, Sequence, Source, Wanted, groups
 from clawloop.types import TaskPool
 
 
@@ -21,20 +21,21 @@ class Grpo:
 
     The mean is over trajectories of the mean over each one's trained tokens (Shao et al. 2024). The reference is
     theta', the policy that enters the stage: the paper does not say which, and line 19 starts from it. Its
-    log-probabilities are computed once, before the first step, so that no second model is held. At the first step
-    `drift` is logged: the mean distance, in nats a token, from the behaviour log-probabilities of the ledger to those
-    of the reference, which is SFT's doing.
+    log-probabilities are computed once a sequence, so that no second model is held. At the first step `drift` is
+    logged: the mean distance, in nats a token, from the behaviour log-probabilities of the ledger to those of the
+    reference, which is SFT's doing where the rollouts are older.
 
     Args:
+        source: where the batches come from.
         lr: peak rate (Table 5).
-        epochs: passes over the groups.
+        epochs: passes over the groups of a source that has them beforehand.
         batch_size: trajectories an optimizer step.
         warmup: the share of steps in which the rate rises.
         weight_decay: AdamW's.
         beta: weight of the KL.
         clip: the ratio is clipped to 1 - clip ... 1 + clip.
         epsilon: added to a group's standard deviation.
-        schedule: cosine is the only one.
+        schedule: cosine or constant.
         lr_multiplier: a scale's factor on `lr`.
         max_tokens: longer sequences are left out and named.
         micro_tokens: tokens a forward pass.
@@ -49,6 +50,7 @@ class Grpo:
 
     def __init__(
         self,
+        source: Source,
         lr: float,
         epochs: int,
         batch_size: int,
@@ -68,8 +70,9 @@ class Grpo:
         reached: Callable[[str], int] = lambda axis: 0,
     ) -> None:
         check(self.name, schedule, precision)
+        self._source = source
         self._lr, self._epochs, self._batch_size = lr * lr_multiplier, epochs, batch_size
-        self._warmup, self._decay, self._norm = warmup, weight_decay, max_grad_norm
+        self._warmup, self._schedule, self._decay, self._norm = warmup, schedule, weight_decay, max_grad_norm
         self._beta, self._clip, self._epsilon = beta, clip, epsilon
         self._max_tokens, self._micro_tokens, self._precision = max_tokens, micro_tokens, precision
         self._seed, self._tracker, self._reached = seed, tracker, reached
@@ -84,23 +87,37 @@ class Grpo:
         target = trainable(policy, self.name)
         if target.temperature <= 0:
             raise ValueError(f"trainer grpo: the policy samples at temperature {target.temperature}; set one above 0.")
-        drawn = groups(practice, self._max_tokens, self._epsilon)
+        model, temperature = target.model, target.temperature
+        drift: list[float] = []
+
+        def draw(pool: TaskPool) -> Drawn:
+            return groups(pool, self._max_tokens, self._epsilon)
+
+        def prepare(sequences: tuple[Sequence, ...]) -> tuple[Sequence, ...]:
+            prepared = self._with_reference(model, temperature, sequences)
+            if prepared and not drift:
+                drift.append(_drift(prepared))
+            return prepared
+
+        seed = f"{self._seed}/{k}/{self.name}"
+        wanted = Wanted(draw, prepare, self._batch_size, self._epochs, seed)
+        batches, detail = self._source.open(policy, practice, k, wanted)
         if self._tracker is not None:
-            detail = {"k": k, "sequences": len(drawn.sequences), "groups": drawn.groups, "dropped": drawn.unanimous}
-            self._tracker.event("grpo/data", detail | {"too_long": list(drawn.too_long), "empty": drawn.empty})
-        if drawn.sequences:
-            self._fit(target.model, target.temperature, drawn.sequences, k)
+            self._tracker.event("grpo/data", {"k": k, **detail})
+        if len(batches):
+            self._fit(model, temperature, batches, drift)
         return target.renamed(f"theta_{k}-grpo")
 
-    def _fit(self, model: torch.nn.Module, temperature: float, sequences: tuple[Sequence, ...], k: int) -> None:
+    def state(self) -> bytes:
+        """What the source knows (`protocols.Stateful`)."""
+        return self._source.state()
+
+    def restore(self, state: bytes) -> None:
+        """Go on from there."""
+        self._source.restore(state)
+
+    def _fit(self, model: torch.nn.Module, temperature: float, batches: Batches, drift: list[float]) -> None:
         device = next(model.parameters()).device
-        sequences = self._with_reference(model, temperature, sequences, device)
-        drift = fmean(
-            abs(one.reference[t] - behaviour)
-            for one in sequences
-            for t, behaviour in enumerate(one.logprobs or ())
-            if t and one.mask[t]
-        )
         before = self._reached(self.name)
 
         def micro(batch: list[Sequence], backward: Callable[[torch.Tensor], None]) -> dict[str, float]:
@@ -121,28 +138,28 @@ class Grpo:
 
         def log(step: int, numbers: dict[str, float]) -> None:
             if self._tracker is not None:
-                self._tracker.log(self.name, before + step, numbers | ({"drift": drift} if step == 1 else {}))
+                self._tracker.log(self.name, before + step, numbers | ({"drift": drift[0]} if step == 1 else {}))
 
         fit(
             model,
-            sequences,
+            batches,
             micro,
             lr=self._lr,
-            epochs=self._epochs,
-            batch_size=self._batch_size,
+            schedule=self._schedule,
             warmup=self._warmup,
             weight_decay=self._decay,
             max_grad_norm=self._norm,
             precision=self._precision,
-            seed=f"{self._seed}/{k}/{self.name}",
             log=log,
+            before_step=self._source.before_step,
         )
 
     @torch.no_grad()
     def _with_reference(
-        self, model: torch.nn.Module, temperature: float, sequences: tuple[Sequence, ...], device: torch.device
+        self, model: torch.nn.Module, temperature: float, sequences: tuple[Sequence, ...]
     ) -> tuple[Sequence, ...]:
         """The sequences with the log-probabilities that the policy has now."""
+        device = next(model.parameters()).device
         found = [[0.0] * len(sequence.ids) for sequence in sequences]
         for part in cut(sequences, self._micro_tokens):
             packed = pack([sequences[i] for i in part], [1.0] * len(part), device)
@@ -151,3 +168,13 @@ class Grpo:
             for (i, t), value in zip(packed.origin, values, strict=True):
                 found[part[i]][t] = value
         return tuple(replace(one, reference=tuple(values)) for one, values in zip(sequences, found, strict=True))
+
+
+def _drift(sequences: tuple[Sequence, ...]) -> float:
+    """The mean distance of the reference's log-probabilities from the behaviour's, in nats a token."""
+    return fmean(
+        abs(one.reference[t] - behaviour)
+        for one in sequences
+        for t, behaviour in enumerate(one.logprobs or ())
+        if t and one.mask[t]
+    )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clawloop.training.source import Sequence
+from clawloop.training.sequences import Sequence
 
 
 @dataclass(frozen=True, slots=True)

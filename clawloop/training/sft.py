@@ -7,10 +7,10 @@ import torch
 
 from clawloop.protocols import Policy, Tracker
 from clawloop.training import loss
-from clawloop.training.fit import check, fit, trainable
+from clawloop.training.fit import Epochs, check, fit, trainable
 from clawloop.training.logprobs import token_logprobs
 from clawloop.training.packing import cut, pack
-from clawloop.training.source import Sequence, successes
+from clawloop.training.sequences import Sequence, successes
 from clawloop.types import TaskPool
 
 
@@ -26,7 +26,7 @@ class Sft:
         batch_size: trajectories an optimizer step.
         warmup: the share of steps in which the rate rises.
         weight_decay: AdamW's.
-        schedule: cosine is the only one.
+        schedule: cosine or constant.
         lr_multiplier: a scale's factor on `lr`.
         max_tokens: longer sequences are left out and named.
         micro_tokens: tokens a forward pass.
@@ -60,7 +60,7 @@ class Sft:
     ) -> None:
         check(self.name, schedule, precision)
         self._lr, self._epochs, self._batch_size = lr * lr_multiplier, epochs, batch_size
-        self._warmup, self._decay, self._norm = warmup, weight_decay, max_grad_norm
+        self._warmup, self._schedule, self._decay, self._norm = warmup, schedule, weight_decay, max_grad_norm
         self._max_tokens, self._micro_tokens, self._precision = max_tokens, micro_tokens, precision
         self._seed, self._tracker, self._axis, self._reached = seed, tracker, axis, reached
 
@@ -97,15 +97,13 @@ class Sft:
 
         fit(
             model,
-            sequences,
+            Epochs(sequences, self._batch_size, self._epochs, f"{self._seed}/{k}/{self.name}"),
             micro,
             lr=self._lr,
-            epochs=self._epochs,
-            batch_size=self._batch_size,
+            schedule=self._schedule,
             warmup=self._warmup,
             weight_decay=self._decay,
             max_grad_norm=self._norm,
             precision=self._precision,
-            seed=f"{self._seed}/{k}/{self.name}",
             log=log,
         )

@@ -4,6 +4,7 @@ from clawloop.types.report import DiagnosisReport, Evidence, FailureSummary, Pat
 from clawloop.types.rollout import FieldResult, Outcome, Rollout, RolloutGroup, TaskPool, Verdict
 from clawloop.types.sandbox import CommandResult, Limits, Snapshot
 from clawloop.types.session import Budget, Call, Record
+from clawloop.types.signal import StepSignal
 from clawloop.types.task import (
     Assignment,
     Attempt,
@@ -67,6 +68,7 @@ __all__ = [
     "RootCause",
     "Screening",
     "Snapshot",
+    "StepSignal",
     "Stop",
     "Task",
     "TaskPool",

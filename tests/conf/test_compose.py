@@ -24,7 +24,7 @@ def test_every_experiment_composes_at_every_scale(composed: Compose, experiment:
     values, _ = composed(f"+experiment={experiment}", f"scale={scale}")
     assert values["name"] == experiment
     assert values["policy"]["_target_"]
-    assert list(values["trainer"]) == ["sft", "grpo"]
+    assert list(values["trainer"]) == (["sft", "grpo"] if experiment == "main" else ["grpo"])
 
 
 @pytest.mark.parametrize("path", PART_FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
@@ -56,6 +56,21 @@ def test_the_main_experiment_holds_the_paper_s_table_5(composed: Compose) -> Non
     assert [grpo[key] for key in table] == [5e-7, 1, 0.05, 0.0, "cosine", 64, 1.0]
     assert grpo["beta"] == 0.04
     assert values["model"]["source"] == "Qwen/Qwen3.6-27B"
+
+
+def test_the_harness_experiments_hold_what_their_paper_states(composed: Compose) -> None:
+    six = "harness=[openclaw,codex,gemini,opencode,qwen,pi]"
+    values, _ = composed("+experiment=harness_bandit", "scale=paper", six)
+    grpo, scheduler = values["trainer"]["grpo"], values["scheduler"]
+    assert (grpo["lr"], grpo["lr_multiplier"], grpo["schedule"], grpo["beta"]) == (1e-6, 1.0, "constant", 0.05)
+    assert (grpo["batch_size"], values["rollouts"], values["source"]["steps"]) == (8 * 8, 8, 150)
+    constants = ("alpha", "beta", "tau", "c", "epsilon", "warmup", "window", "dimension", "blocks", "decay")
+    assert [scheduler[key] for key in constants] == [0.5, 0.3, 0.3, 0.2, 0.15, 30, 32, 65536, 4, 0.3]
+    assert len(values["harness"]) == 6
+    for name, count in (("harness_bandit", 4), ("harness_mixed_6", 4), ("harness_mixed_2", 2)):
+        values, choices = composed(f"+experiment={name}")
+        assert len(values["harness"]) == count
+        assert choices["scheduler"] == ("bandit" if name == "harness_bandit" else "mixed")
 
 
 def test_one_override_is_an_ablation(composed: Compose) -> None:

@@ -59,7 +59,7 @@ def _sentence(code: int, err: str) -> str:
         ([MAIN, "name=${nothere}"], "${nothere} points at no key; name one that exists."),
         ([MAIN, "trainer.sft.lr=${no.where}"], "${no.where} points at no key; name one that exists."),
         ([MAIN, "scales=laptop"], "there is no key 'scales'; did you mean 'scale'?"),
-        (["+experiment=nope"], "experiment=nope: there is no such experiment; use one of main."),
+        (["+experiment=nope"], "experiment=nope: there is no such experiment; use one of harness_bandit, "),
         ([MAIN, "+new.key=1"], "there is no key 'new'"),
         ([MAIN, "+split.key=1"], "there is no key 'split.key'"),
         ([MAIN, "+trainer.nope.lr=1"], "trainer.nope: there is no conf/trainer/nope.yaml; use one of grpo, sft."),

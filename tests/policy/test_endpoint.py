@@ -29,7 +29,7 @@ from clawloop.rollout.episode import Episode
 from clawloop.rollout.grade import SandboxGrader
 from clawloop.sandbox.bubblewrap import Bubblewrap
 from clawloop.store.weights import find
-from clawloop.training.source import groups, successes
+from clawloop.training.sequences import groups, successes
 from clawloop.types import (
     Card,
     Contract,

@@ -29,8 +29,8 @@ from clawloop.policy.vllm.sampler import Ask, Sampled, SampledPolicy, check_vers
 from clawloop.protocols import InfrastructureError, RequestError
 from clawloop.store.weights import find
 from clawloop.training.fit import trainable
+from clawloop.training.sequences import Sequence
 from clawloop.training.sft import Sft
-from clawloop.training.source import Sequence
 from clawloop.types import Completion, Message, Request
 
 HERE = importlib.util.find_spec("vllm") is not None

@@ -12,7 +12,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from clawloop.training import logprobs, loss
 from clawloop.training.logprobs import token_logprobs
 from clawloop.training.packing import cut, pack, rows_of
-from clawloop.training.source import Sequence
+from clawloop.training.sequences import Sequence
 
 CPU = torch.device("cpu")
 

@@ -13,8 +13,10 @@ import torch
 from clawloop.training.advantage import group_relative
 from clawloop.training.fit import cosine
 from clawloop.training.grpo import Grpo
+from clawloop.training.scheduler.fixed import Fixed
+from clawloop.training.sequences import Sequence, groups, successes
 from clawloop.training.sft import Sft
-from clawloop.training.source import Sequence, groups, successes
+from clawloop.training.source.replay import Replay
 from clawloop.types import (
     Card,
     Contract,
@@ -68,7 +70,7 @@ def sft(**changes: Any) -> Sft:
 
 def grpo(**changes: Any) -> Grpo:
     fixed = {"lr": 5e-3, "epochs": 4, "batch_size": 16, "warmup": 0.05, "weight_decay": 0.0}
-    return Grpo(**fixed | {"beta": 0.04, "clip": 0.2, "epsilon": 1e-4} | changes)
+    return Grpo(Replay(Fixed()), **fixed | {"beta": 0.04, "clip": 0.2, "epsilon": 1e-4} | changes)
 
 
 def test_sft_draws_the_rewarded_and_names_what_it_leaves_out() -> None:

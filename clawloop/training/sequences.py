@@ -1,8 +1,12 @@
-"""Which sequences a stage trains on: the admission rollouts, replayed (paper, A.2)."""
+"""What a stage trains on: from rollouts to sequences, and what a source of batches is."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Sequence as Many
 from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Protocol
 
+from clawloop.protocols import Policy
 from clawloop.training.advantage import group_relative
 from clawloop.types import Rollout, TaskPool
 
@@ -43,6 +47,58 @@ class Drawn:
     empty: int = 0
     unanimous: int = 0
     groups: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a stage wants of its source.
+
+    `draw` weighs groups, and `prepare` adds what the policy that entered the stage says of the sequences: it is called
+    with that policy's weights in place. `batch_size` is trajectories an optimizer step, and `epochs` passes over what
+    is there already. `seed` is the stage's.
+    """
+
+    draw: Callable[[TaskPool], Drawn]
+    prepare: Callable[[tuple[Sequence, ...]], tuple[Sequence, ...]]
+    batch_size: int
+    epochs: int
+    seed: str
+
+
+class Batches(Protocol):
+    """The batches of a stage, one an optimizer step, each made when it is asked for; at most `len` of them."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[list[Sequence]]: ...
+
+
+class Source(Protocol):
+    """Where the batches of GRPO come from."""
+
+    def open(self, policy: Policy, practice: TaskPool, k: int, wanted: Wanted) -> tuple[Batches, dict[str, object]]:
+        """The batches of a stage, and what to record of them."""
+        ...
+
+    def before_step(self, model: Any) -> Mapping[str, float]:
+        """Called between a step's last backward and its optimizer; returns numbers to be logged."""
+        ...
+
+    def state(self) -> bytes:
+        """What the next iteration depends on."""
+        ...
+
+    def restore(self, state: bytes) -> None:
+        """Go on from there."""
+        ...
+
+
+def learnability(groups: Iterable[Many[Sequence]]) -> float:
+    """L: the mean over groups of the mean over trajectories of |A| (HarnessBandit, 4.2); 0 where there is none.
+
+    All tokens of a trajectory have one advantage, so its mean over tokens is itself.
+    """
+    means = [fmean({one.episode: abs(one.advantage) for one in group}.values()) for group in groups if group]
+    return fmean(means) if means else 0.0
 
 
 def successes(pool: TaskPool, max_tokens: int) -> Drawn:

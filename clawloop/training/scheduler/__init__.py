@@ -1,0 +1,1 @@
+"""Which harnesses an optimizer step's rollouts are of: one part a file."""

@@ -1,0 +1,1 @@
+"""Where GRPO's batches come from: one part a file."""
