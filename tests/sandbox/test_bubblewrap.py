@@ -268,7 +268,7 @@ def test_a_mounted_folder_is_seen_and_cannot_be_changed(shown: Path) -> None:
 
 @pytest.mark.parametrize("inside", ["/usr/lib", "opt/tools", "/opt", "/opt/../etc", "/workspace/x", "/tmp/x"])
 def test_a_mount_lies_beside_what_a_box_has(shown: Path, inside: str) -> None:
-    with pytest.raises(ValueError, match=r"sandbox\.mounts: .* must be a path in one of /opt, /srv, /mnt"):
+    with pytest.raises(ValueError, match=r"mounts: .* must be a path in one of /opt, /srv, /mnt"):
         Bubblewrap(mounts={inside: str(shown)})
 
 
@@ -280,3 +280,29 @@ def test_a_mount_that_boxes_could_not_see_is_refused(shown: Path) -> None:
         shown.chmod(0o700)
         with pytest.raises(ValueError, match=r"others may not enter .*clawloop-shown-"):
             Bubblewrap(mounts={"/opt/tools": str(shown / "inner")})
+
+
+def test_a_folder_that_others_may_change_is_not_shown(shown: Path) -> None:
+    """What a harness mounts runs as the agent's program, with the session's key."""
+    tools = shown / "tools"
+    tools.mkdir()
+
+    def shows() -> None:
+        Bubblewrap(mounts={"/opt/tools": str(tools)})
+
+    def refused() -> None:
+        with pytest.raises(ValueError, match="others than root and you may change") as caught:
+            shows()
+        assert "\n" not in str(caught.value)
+
+    shows()
+    tools.chmod(0o757)
+    refused()
+    tools.chmod(0o755)
+    shown.chmod(0o777)  # whoever may write above may put another folder in its place
+    refused()
+    shown.chmod(0o1777)
+    shows()
+    if ROOT:
+        os.chown(tools, 12_345, -1)
+        refused()
