@@ -5,7 +5,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,35 @@ def docker_engine() -> Iterator[str]:
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not was_there:
                 subprocess.run([SCRIPT, "stop"], check=True)
+
+
+@pytest.fixture
+def nothing_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Boxes of this process have names and users of their own, and after the test nothing of them is left.
+
+    A process of a box is known by its user or its container, whatever it is called and whoever its parent is.
+    """
+    from clawloop.sandbox import folder
+
+    prefix, first = f"clawloop-test-{os.getpid()}-", 10_000_000 + 100 * os.getpid()
+    monkeypatch.setattr(folder, "_PREFIX", prefix)
+    monkeypatch.setattr(folder, "_FIRST", {False: first, True: first + 50})
+    yield
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            text = status.read_text()
+            user = int(text.partition("\nUid:\t")[2].split()[0])
+            assert not first <= user < first + 100 or "State:\tZ" in text, text.splitlines()[0]
+    assert prefix not in Path("/proc/self/mounts").read_text()
+    assert not [*Path("/tmp").glob(f"{prefix}*"), *Path("/var/tmp").glob(f"{prefix}*")]
+    assert not glob(f"/sys/fs/cgroup/*/**/{prefix}*/", recursive=True)
+    if "DOCKER_HOST" in os.environ:
+        import docker
+
+        from clawloop.sandbox.docker import owner
+
+        with closing(docker.APIClient()) as api:
+            assert not api.containers(all=True, filters={"label": f"{owner.LABEL}={owner.owner()}"})
 
 
 def _kinds() -> list[Any]:
