@@ -4,6 +4,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from glob import glob
@@ -111,11 +112,10 @@ def nothing_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(folder, "_PREFIX", prefix)
     monkeypatch.setattr(folder, "_FIRST", {False: first, True: first + 50})
     yield
-    for status in Path("/proc").glob("[0-9]*/status"):
-        with suppress(FileNotFoundError, ProcessLookupError):
-            text = status.read_text()
-            user = int(text.partition("\nUid:\t")[2].split()[0])
-            assert not first <= user < first + 100 or "State:\tZ" in text, text.splitlines()[0]
+    deadline = time.monotonic() + 5  # the kernel takes a moment over those whose keeper was killed
+    while (left := _processes(range(first, first + 100))) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left
     assert prefix not in Path("/proc/self/mounts").read_text()
     assert not [*Path("/tmp").glob(f"{prefix}*"), *Path("/var/tmp").glob(f"{prefix}*")]
     assert not glob(f"/sys/fs/cgroup/*/**/{prefix}*/", recursive=True)
@@ -126,6 +126,17 @@ def nothing_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
         with closing(docker.APIClient()) as api:
             assert not api.containers(all=True, filters={"label": f"{owner.LABEL}={owner.owner()}"})
+
+
+def _processes(users: range) -> list[str]:
+    """The living processes of these users."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            said = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+            if int(said["Uid"].split()[0]) in users and not said["State"].startswith("Z"):
+                found.append(f"{said['Pid']} {said['Name']}")
+    return found
 
 
 def _kinds() -> list[Any]:

@@ -33,8 +33,9 @@ class Collect:
     Trials that the journal already holds are not played again. A trial's seed derives from (run seed, phase, task,
     trial) alone, and the order of the result from that of the tasks, so neither depends on timing.
 
-    Where twice as many trials in a row as there are workers break on the machine, it is the machine: no further trial
-    begins. Such a row is written down once a trial ends otherwise, so that a run that stops for it plays it again.
+    Where twice as many trials in a row as there are workers break on the machine, no further trial begins, and the run
+    ends when none is left; so it does where all of a phase break, and they are as many as the workers. Such a row is
+    written down once a trial ends otherwise: a run that stops for it plays it again.
 
     Args:
         episode: plays one trial.
@@ -72,6 +73,7 @@ class Collect:
         unfinished, total = list(found), n * len(tasks)
         running: dict[Future[Rollout], _Trials] = {}
         held: list[Rollout] = []
+        played = 0
         with ThreadPoolExecutor(self._workers, thread_name_prefix="episode") as pool:
             try:
                 while True:
@@ -80,7 +82,7 @@ class Collect:
                         while more and len(running) < self._workers and self._broken < self._most:
                             seed = self._noise(at, trials.task, trials.next)
                             running[pool.submit(self._episode, policy, trials.task, trials.next, seed)] = trials
-                            trials.next, trials.running = trials.next + 1, trials.running + 1
+                            trials.next, trials.running, played = trials.next + 1, trials.running + 1, played + 1
                             more = self._start(trials, wanted, n, at)
                         if not more and not trials.running:
                             unfinished.remove(trials)
@@ -88,9 +90,9 @@ class Collect:
                             break
                     left = sum(n - len(trials.ended) for trials in unfinished)
                     self._progress(at, total - left, total)
-                    if not running and self._broken >= self._most:
-                        raise InfrastructureError(_given_up(self._broken, held[-1].error))
                     if not running:
+                        if self._broken >= self._most or played == len(held) >= self._workers:
+                            raise InfrastructureError(_given_up(self._broken, held[-1].error))
                         break
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         trials, rollout = running.pop(future), future.result()

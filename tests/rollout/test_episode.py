@@ -242,6 +242,14 @@ def test_failures_between_which_something_works_are_kept_and_stop_nothing() -> N
 
 def test_a_row_of_failures_is_counted_over_the_phases_of_a_run() -> None:
     collect = Collect(Machine(lambda n: True), Memory(), 4, 7)  # type: ignore[arg-type]
-    collect(says(""), (task("a"),), 4, "probe/0")
-    with pytest.raises(InfrastructureError, match="8 trials in a row"):
-        collect(says(""), (task("b"),), 4, "k1/admission")
+    for phase in ("probe/0", "k1/admission"):
+        collect(says(""), (task("a"),), 3, phase)
+    with pytest.raises(InfrastructureError, match="9 trials in a row"):
+        collect(says(""), (task("b"),), 3, "k1/held_out")
+
+
+def test_a_phase_of_which_nothing_worked_is_not_taken_for_one_that_ended() -> None:
+    journal = Memory()
+    with pytest.raises(InfrastructureError, match="4 trials in a row"):
+        Collect(Machine(lambda n: True), journal, 4, 7)(says(""), (task("a"),), 4, "probe/0")  # type: ignore[arg-type]
+    assert not journal.kept
