@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
-from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,6 +27,7 @@ from clawloop.rollout import audit
 from clawloop.rollout.collect import Collect
 from clawloop.rollout.episode import Episode
 from clawloop.rollout.grade import SandboxGrader
+from clawloop.sandbox.folder import claim, sweep
 from clawloop.store import weights
 from clawloop.store.layout import Layout, cache
 from clawloop.store.ledger import Ledger
@@ -45,6 +45,8 @@ from clawloop.validation.split import Split
 
 PROBE_SEED = 90_001
 COLD_SEED = 70_001
+SOCKETS = Path("/var/tmp"), "clawloop-run-"
+"""Where the gateways of a run have their sockets."""
 
 
 def part(config: Mapping[str, Any], /, **handed: Any) -> Any:
@@ -228,7 +230,8 @@ def arena(
             raise ValueError(
                 f"harness.mounts: {place} must show {folder}, which is not there; run scripts/install_clis.sh."
             )
-    home = Path(closing.enter_context(TemporaryDirectory(prefix="clawloop-gateway-", dir="/var/tmp")))
+    sweep(*SOCKETS)
+    home, _ = closing.enter_context(claim(*SOCKETS))
     home.chmod(0o755)
     gateway = closing.enter_context(Gateway(part(chosen["format"]), host=None, unix=home / "socket"))
     mounts = {**(sandbox.get("mounts") or {}), **(chosen.get("mounts") or {}), GATEWAY: str(home)}
@@ -243,7 +246,8 @@ def _players(
     """What says which harness a task has, and what plays a trial of a task in that one, or in a given `harness`."""
     arenas = {name: arena(one, config["sandbox"], sandboxes, closing) for name, one in config["harness"].items()}
     choice = ByTask({name: harness for name, (harness, _) in arenas.items()})
-    episodes = {harness.name: Episode(harness, boxes, grader) for harness, boxes in arenas.values()}
+    reply_s = float(config["budget"]["reply_s"])
+    episodes = {h.name: Episode(h, boxes, grader, reply_s=reply_s) for h, boxes in arenas.values()}
 
     def play(policy: Agent, task: Task, index: int, seed: int, harness: str | None = None) -> Rollout:
         return episodes[harness or choice.of(task.id).name](policy, task, index, seed)

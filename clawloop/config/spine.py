@@ -24,6 +24,8 @@ class Budget:
     command_s: float = MISSING
     observation_chars: int = MISSING
     reply_tokens: int = MISSING
+    reply_s: float = MISSING
+    """Seconds that the engine may take for one reply, its tries included; after that it hangs."""
 
 
 @dataclass

@@ -16,6 +16,8 @@ GATEWAY = "/srv/gateway"
 _PORT = 8123
 _HOME = "/tmp/home"
 _LATE_S = 5.0
+_KILLED = 137
+"""Of signal 9. The machine may have sent it, or the agent's own command: nobody can tell, so nobody is blamed."""
 
 
 class Command:
@@ -66,8 +68,7 @@ class Command:
     ) -> None:
         if not command:
             raise ValueError(
-                "harness.command: it names no program; give one, as in "
-                "'harness.command.command=[my-agent,$instruction]'."
+                "harness.command: it names no program; give one: 'harness.command.command=[my-agent,$instruction]'."
             )
         if unknown := set((stops or {}).values()) - set(Stop):
             raise ValueError(f"harness.stops: {min(unknown)} is no reason to stop; choose from {', '.join(Stop)}.")
@@ -82,7 +83,7 @@ class Command:
         """Play one episode. The trajectory's traces are left out: whoever handed over the policy has its tokens.
 
         Raises:
-            InfrastructureError: the policy or the box broke, or the program was never answered.
+            InfrastructureError: the policy, the gateway or the box broke, or the program was killed or never answered.
         """
         started = time.monotonic()
         session = self._gateway.open(policy, self._budget, seed)
@@ -137,6 +138,8 @@ class Command:
             raise InfrastructureError(f"harness {self.name}: the program had no answer from the policy: {refused}")
         if result.exit_code == 0:
             return Stop.SUBMITTED
+        if result.exit_code == _KILLED:
+            raise InfrastructureError(f"harness {self.name}: the program was killed, and not for a limit of its box.")
         return self._stops.get(result.exit_code or 0, Stop.CRASHED)
 
 
