@@ -1,7 +1,9 @@
-"""Agents that say what they are told, in a real box."""
+"""Agents that say what they are told, in a real box; and the table of what the tests of the matrix saw."""
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from datetime import date
+from pathlib import Path
+from typing import Any, ClassVar, TypeAlias
 
 import pytest
 
@@ -37,3 +39,60 @@ def play() -> Callable[..., Played]:
             return trajectory, agent.messages, box.snapshot()
 
     return run
+
+
+class Matrix:
+    """docs/matrix.md: a row for each harness, protocol and sandbox, with what was seen when it was last tried.
+
+    `rows` goes from (harness, protocol, sandbox) to the rest of a row by column.
+    """
+
+    path = Path(__file__).parents[2] / "docs" / "matrix.md"
+    head = Path(__file__).parent / "matrix_head.md"
+    keys = ("harness", "protocol", "sandbox")
+    columns = ("solves", "never stops", "breaks", "stalls", "malformed", "version", "tried")
+    tests: ClassVar = {
+        "test_a_task_is_solved_and_every_call_recorded": "solves",
+        "test_a_protocol_that_a_program_does_not_speak_is_refused_by_it": "solves",
+        "test_a_policy_that_never_stops_is_out_of_turns": "never stops",
+        "test_a_policy_that_breaks_gives_no_reward": "breaks",
+        "test_a_policy_that_stalls_is_out_of_time": "stalls",
+        "test_malformed_calls_earn_nothing": "malformed",
+    }
+
+    def __init__(self) -> None:
+        lines = self.path.read_text().splitlines() if self.path.exists() else []
+        found = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| ")][1:]
+        self.rows = {tuple(row[:3]): dict(zip(self.columns, row[3:], strict=True)) for row in found}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        said = dict(report.user_properties)
+        if "cell" not in said or report.when != "call":
+            return
+        *cell, test, version = said["cell"]
+        row = self.rows.get(tuple(cell), {})
+        if row.get("version") != version:
+            row = dict.fromkeys(self.columns, "")
+        seen = said.get("refused", "passed") if report.passed else "failed"
+        row |= {self.tests[test]: getattr(report, "wasxfail", seen), "version": version, "tried": str(date.today())}
+        self.rows[tuple(cell)] = row
+
+    def pytest_sessionfinish(self) -> None:
+        names = (*self.keys, *self.columns)
+        lines = [names, ["---"] * len(names)]
+        lines += [[*key, *(row[name] for name in self.columns)] for key, row in sorted(self.rows.items())]
+        self.path.write_text(self.head.read_text() + "".join(f"| {' | '.join(line)} |\n" for line in lines))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-matrix", action="store_true", help="write what is seen into docs/matrix.md")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("write_matrix", False) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Matrix())
+
+
+@pytest.fixture
+def matrix() -> Matrix:
+    return Matrix()
