@@ -44,7 +44,7 @@ def play() -> Callable[..., Played]:
 class Matrix:
     """docs/matrix.md: a row for each harness, protocol and sandbox, with what was seen when it was last tried.
 
-    `rows` goes from (harness, protocol, sandbox) to the rest of a row by column.
+    `rows` goes from (harness, protocol, sandbox) to the rest of a row by column; `seen` is what this session adds.
     """
 
     path = Path(__file__).parents[2] / "docs" / "matrix.md"
@@ -61,26 +61,29 @@ class Matrix:
     }
 
     def __init__(self) -> None:
+        self.seen: list[tuple[tuple[str, ...], str, str, str]] = []
+
+    @property
+    def rows(self) -> dict[tuple[str, ...], dict[str, str]]:
         lines = self.path.read_text().splitlines() if self.path.exists() else []
-        found = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| ")][1:]
-        self.rows = {tuple(row[:3]): dict(zip(self.columns, row[3:], strict=True)) for row in found}
+        found = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| ")][2:]
+        return {tuple(row[:3]): dict(zip(self.columns, row[3:], strict=True)) for row in found}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         said = dict(report.user_properties)
-        if "cell" not in said or report.when != "call":
-            return
-        *cell, test, version = said["cell"]
-        row = self.rows.get(tuple(cell), {})
-        if row.get("version") != version:
-            row = dict.fromkeys(self.columns, "")
-        seen = said.get("refused", "passed") if report.passed else "failed"
-        row |= {self.tests[test]: getattr(report, "wasxfail", seen), "version": version, "tried": str(date.today())}
-        self.rows[tuple(cell)] = row
+        if "cell" in said and report.when == "call":
+            *cell, test, version = said["cell"]
+            seen = getattr(report, "wasxfail", said.get("refused", "passed")) if not report.failed else "failed"
+            self.seen.append((tuple(cell), self.tests[test], seen, version))
 
     def pytest_sessionfinish(self) -> None:
+        rows = self.rows
+        for cell, column, seen, version in self.seen:
+            old = rows.get(cell, {})
+            kept = old if old.get("version") == version else dict.fromkeys(self.columns, "")
+            rows[cell] = kept | {column: seen, "version": version, "tried": str(date.today())}
         names = (*self.keys, *self.columns)
-        lines = [names, ["---"] * len(names)]
-        lines += [[*key, *(row[name] for name in self.columns)] for key, row in sorted(self.rows.items())]
+        lines = [names, ["---"] * len(names), *([*cell, *row.values()] for cell, row in sorted(rows.items()))]
         self.path.write_text(self.head.read_text() + "".join(f"| {' | '.join(line)} |\n" for line in lines))
 
 

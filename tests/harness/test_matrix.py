@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -338,6 +340,24 @@ def test_a_protocol_that_a_program_does_not_speak_is_refused_by_it(stage: Stage,
         rollout.error,
     )
     record_property("refused", f"refused: {reason}")
+
+
+def test_any_command_is_a_harness_by_the_yaml_of_the_documentation(
+    sandbox: Any, command_line: Any, tmp_path: Path
+) -> None:
+    [written] = re.findall(r"^    mine:\n(?:     .*\n)+", (TOP / "docs" / "harnesses.md").read_text(), re.M)
+    with TemporaryDirectory(dir="/var/tmp") as folder:  # boxes see what everyone may read
+        Path(folder).chmod(0o755)
+        agent = Path(folder) / "my-agent"
+        agent.write_text("#!/usr/bin/env python3\n" + AGENT.read_text())
+        agent.chmod(0o755)
+        (tmp_path / "harness").mkdir()
+        (tmp_path / "harness" / "mine.yaml").write_text(dedent(written).replace("/srv/mine", folder))
+        code, out, _ = command_line("--config-dir", tmp_path, "+experiment=main", "harness=[mine]", "--cfg", "job")
+        assert code == 0 and f"/opt/mine: {folder}" in out
+        stage = Stage("mine", "chat", chosen("mine", folder=tmp_path), *sandbox("bubblewrap"))
+        rollout = stage.play(Says(stage.does(WORK), stage.done))
+    assert (rollout.outcome, rollout.reward) == (Outcome.SCORED, 1.0), rollout
 
 
 def test_the_table_holds_every_cell_at_the_pinned_versions_and_nothing_that_failed(matrix: Any) -> None:
