@@ -68,7 +68,7 @@ class Command:
     ) -> None:
         if not command:
             raise ValueError(
-                "harness.command: it names no program; give one, as in 'harness.command.command=[my-agent,$instruction]'."
+                "harness.command: it names no program; give one: 'harness.command.command=[my-agent,$instruction]'."
             )
         if unknown := set((stops or {}).values()) - set(Stop):
             raise ValueError(f"harness.stops: {min(unknown)} is no reason to stop; choose from {', '.join(Stop)}.")
