@@ -89,6 +89,9 @@ def docker_engine() -> Iterator[str]:
         started = subprocess.run([SCRIPT, "start"], capture_output=True, text=True, check=False)
         if started.returncode:
             pytest.skip(f"there is no Docker engine here: {started.stderr.strip()}")
+        for_tests = home / "exec" / "for_tests"  # gone with the engine
+        if not was_there:
+            for_tests.touch()
         address = started.stdout.strip()
         os.environ["DOCKER_HOST"] = address
         yield address
@@ -96,7 +99,7 @@ def docker_engine() -> Iterator[str]:
         fcntl.flock(users, fcntl.LOCK_UN)
         with suppress(BlockingIOError):  # another session uses it, and stops it
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not was_there:
+            if for_tests.exists():
                 subprocess.run([SCRIPT, "stop"], check=True)
 
 

@@ -25,7 +25,7 @@ class Command:
 
     In command, environment and files these stand for: `$url` the gateway, `$key` the session's API key, `$model` the
     model's name, `$instruction` the task, `$home` the program's home, and `$turns`, `$context`, `$reply_tokens`,
-    `$wall_s` the budget. Other dollars are written twice.
+    `$wall_s` the budget, and the names of `words` for their texts. Other dollars are written twice.
 
     Args:
         gateway: opens the sessions.
@@ -33,6 +33,7 @@ class Command:
         command: the program and its arguments.
         environment: variables, beyond those of every box.
         files: file in the program's home to text, or to `file:NAME`, a template beside this module.
+        words: further names for texts, such as the protocol that the program is told to speak.
         log: pattern of the program's log in its home; its end is kept where the program fails.
         stops: why an episode ended, by exit code, where the program tells: turns, tokens, time, context.
         turns: replies that an episode may have.
@@ -55,6 +56,7 @@ class Command:
         command: Sequence[str],
         environment: Mapping[str, str] | None = None,
         files: Mapping[str, str] | None = None,
+        words: Mapping[str, str] | None = None,
         log: str | None = None,
         stops: Mapping[int, str] | None = None,
         turns: int = 300,
@@ -75,6 +77,7 @@ class Command:
         self.name = name
         self._gateway, self._command, self._environment = gateway, tuple(command), dict(environment or {})
         self._files = {path: _text(given) for path, given in (files or {}).items()}
+        self._words = dict(words or {})
         self._log, self._stops = log, {int(code): Stop(stop) for code, stop in (stops or {}).items()}
         self._budget = Budget(turns, turns * reply_tokens, reply_tokens, wall_s)
         self._context, self._shown = context, observation_chars
@@ -114,6 +117,7 @@ class Command:
         def filled(text: str) -> str:
             return Template(text).substitute(values)
 
+        values |= {name: filled(text) for name, text in self._words.items()}
         word = {
             "port": _PORT,
             "socket": f"{GATEWAY}/socket",
