@@ -305,7 +305,7 @@ def test_a_policy_that_stalls_is_out_of_time(stage: Stage) -> None:
     patience_s = 1.0 if stage.native else 300.0
     first_s = 0.3 if stage.native else STARTS_S.get(stage.harness, 10.0)
     try:
-        for wall_s in (first_s, 4 * first_s):  # a busy machine may take long to start a program
+        for wall_s in (first_s, 180.0):  # a busy machine may take long to start a program
             policy = Says(lambda request, n: str(late.wait(patience_s)))
             rollout = stage.play(policy, wall_s=wall_s)
             if policy.asked:
@@ -336,7 +336,7 @@ def test_a_protocol_that_a_program_does_not_speak_is_refused_by_it(stage: Stage,
     rollout = stage.play(policy)
     assert (rollout.outcome, rollout.reward, policy.asked) == (Outcome.INFRASTRUCTURE_FAILED, None, 0), rollout
     [reason] = re.findall(
-        rf"wire_api = .{protocol}.. is no longer supported|unknown variant .{protocol}.|Invalid auth method selected",
+        rf"`wire_api = .{protocol}.` is no longer supported|unknown variant .{protocol}.|Invalid auth method selected",
         rollout.error,
     )
     record_property("refused", f"refused: {reason}")
