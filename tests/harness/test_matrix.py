@@ -85,7 +85,6 @@ SPOKEN = {  # the settings with which a program speaks a protocol; the first is 
     "codex": {"responses": []},
     "gemini": {"gemini": []},
 }
-UNSPOKEN = {harness: sorted({*PROTOCOLS} - {*spoken}) for harness, spoken in SPOKEN.items()}
 STARTS_S = {"command": 3.0, "openclaw": 40.0}  # what starting takes at most, where nobody else is busy; 10 for others
 ENDS = {"mini_swe": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"}  # what ends an episode, where a plain reply does not
 FORGETS = "refused: it leaves things out of its next prompt, and one sequence of tokens must hold an episode"
@@ -224,6 +223,10 @@ def spoken(harness: str) -> list[str]:
     return list(SPOKEN.get(harness, [NATIVE]))
 
 
+def unspoken(harness: str) -> list[str]:
+    return sorted({*PROTOCOLS} - {*SPOKEN.get(harness, PROTOCOLS)})
+
+
 @pytest.fixture(scope="module")
 def clis() -> str:
     done = subprocess.run([INSTALL], capture_output=True, text=True, check=False)
@@ -305,7 +308,7 @@ def test_a_policy_that_stalls_is_out_of_time(stage: Stage) -> None:
     patience_s = 1.0 if stage.native else 300.0
     first_s = 0.3 if stage.native else STARTS_S.get(stage.harness, 10.0)
     try:
-        for wall_s in (first_s, 4 * first_s):  # a busy machine may take long to start a program
+        for wall_s in (first_s, 180.0):  # a busy machine may take long to start a program
             policy = Says(lambda request, n: str(late.wait(patience_s)))
             rollout = stage.play(policy, wall_s=wall_s)
             if policy.asked:
@@ -322,7 +325,7 @@ def test_malformed_calls_earn_nothing(stage: Stage) -> None:
     assert rollout.outcome in (Outcome.SCORED, Outcome.AGENT_FAILED)
 
 
-@pytest.mark.parametrize("stage", cells(lambda harness: UNSPOKEN.get(harness, [])), indirect=True)
+@pytest.mark.parametrize("stage", cells(unspoken), indirect=True)
 def test_a_protocol_that_a_program_does_not_speak_is_refused_by_it(stage: Stage, record_property: Any) -> None:
     """Codex and Gemini CLI are told to speak it in the only place that could say so, and refuse in their own words."""
     protocol, settings = stage.protocol, stage.settings
@@ -336,7 +339,7 @@ def test_a_protocol_that_a_program_does_not_speak_is_refused_by_it(stage: Stage,
     rollout = stage.play(policy)
     assert (rollout.outcome, rollout.reward, policy.asked) == (Outcome.INFRASTRUCTURE_FAILED, None, 0), rollout
     [reason] = re.findall(
-        rf"wire_api = .{protocol}.. is no longer supported|unknown variant .{protocol}.|Invalid auth method selected",
+        rf"`wire_api = .{protocol}.` is no longer supported|unknown variant .{protocol}.|Invalid auth method selected",
         rollout.error,
     )
     record_property("refused", f"refused: {reason}")
@@ -360,12 +363,11 @@ def test_any_command_is_a_harness_by_the_yaml_of_the_documentation(
     assert (rollout.outcome, rollout.reward) == (Outcome.SCORED, 1.0), rollout
 
 
-def test_the_table_holds_every_cell_at_the_pinned_versions_and_nothing_that_failed(matrix: Any) -> None:
+def test_the_table_holds_every_harness_at_its_version_and_nothing_that_failed(matrix: Any) -> None:
     cure = "write it anew: python -m pytest -m '' tests/harness/test_matrix.py --write-matrix"
-    wanted = {param.values[0] for some in (spoken, lambda harness: UNSPOKEN.get(harness, [])) for param in cells(some)}
-    assert set(matrix.rows) == wanted, cure
-    for (harness, protocol, _), row in matrix.rows.items():
-        assert row["version"] == PINS.get(harness, __version__), cure
-        usual = spoken(harness)[0] == protocol
-        seen = [row[name] for name in (matrix.columns[:5] if usual else ("solves",))]
-        assert all(one and one != "failed" for one in seen), (harness, protocol, row)
+    possible = {cell.values[0] for some in (spoken, unspoken) for cell in cells(some)}
+    assert {harness for harness, _, _ in matrix.rows} == set(options("harness")), cure
+    assert set(matrix.rows) <= possible, cure
+    for cell, row in matrix.rows.items():
+        assert row["version"] == PINS.get(cell[0], __version__), (cell, cure)
+        assert "failed" not in row.values(), (cell, row)
