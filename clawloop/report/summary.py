@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from clawloop.report.diversity import diversity
+from clawloop.report.harnesses import harnesses
 from clawloop.rollout.audit import tally
 from clawloop.store.layout import Layout
 from clawloop.types import Candidate, Outcome, Rollout, RolloutGroup, Screening
@@ -34,7 +35,11 @@ class Iteration:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a run recorded. `probe` is, by k, what was logged on axis `probe` (see `evaluation.evaluate.measure`)."""
+    """What a run recorded.
+
+    `probe` is, by k, what was logged on axis `probe` (see `evaluation.evaluate.measure`), and `grpo`, by step, what was
+    on axis `grpo`.
+    """
 
     iterations: tuple[Iteration, ...]
     probe: Mapping[int, Mapping[str, float]]
@@ -42,6 +47,7 @@ class Record:
     version: str
     seed: int
     wall_s: float
+    grpo: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
 
 
 def summarise(record: Record) -> dict[str, Any]:
@@ -56,6 +62,7 @@ def summarise(record: Record) -> dict[str, Any]:
         "probe": probe,
         "difference": gain,
         "iterations": [iteration_row(iteration) for iteration in record.iterations],
+        "harnesses": harnesses(record.grpo),
         "config_hash": record.config_hash,
         "version": record.version,
         "seed": record.seed,

@@ -54,6 +54,15 @@ _TRACES: _Lines = (
     ("Sequences an episode", "sequences", "{:.2f}".format),
 )
 
+_HARNESS: _Lines = (
+    ("Steps", "visits", _COUNT),
+    ("Groups", "groups", _COUNT),
+    ("Learnability", "learnability", "{:.3f}".format),
+    ("Transferability", "transferability", "{:+.3f}".format),
+    ("Value", "value", "{:.3f}".format),
+    ("p", "p", "{:.3f}".format),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class _Run:
@@ -86,6 +95,7 @@ def show(folder: Path, *, times: bool = True) -> str:
     parts.append(
         _per_iteration("Traces of the trials at admission", rows, _measured(rows, _TRACES, "traces", "admission"))
     )
+    parts += _harnesses(summary.get("harnesses", {}))
     if times:
         parts.append(_per_iteration("Seconds", rows, _nested(rows, "seconds")))
         parts.append(f"Wall time: {summary['wall_s']:.0f} s")
@@ -144,6 +154,21 @@ def _probe(summary: Mapping[str, Any]) -> str:
         gain = _estimate(summary["difference"], "mean", sign=True)
         lines += ["", f"Paired difference, theta_{final} - theta_0: {gain}"]
     return "\n".join(lines)
+
+
+def _harnesses(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What GRPO on fresh rollouts showed of each harness, and how their gradients lie to each other."""
+    shown = [line for line in _HARNESS if any(line[1] in row for row in found.values())]
+    body = [[name, *(cells[1] for cells in _lines([row], tuple(shown)))] for name, row in found.items()]
+    parts = ["## Harnesses\n\n" + _table(["", *(title for title, *_ in shown)], body, left=1)] if body else []
+    if any(row["cosines"] for row in found.values()):
+        body = [
+            [name, *("-" if other not in row["cosines"] else f"{row['cosines'][other]:+.3f}" for other in found)]
+            for name, row in found.items()
+        ]
+        title = "## Mean cosine of a step's gradient (row) with another harness's average (column)"
+        parts.append(f"{title}\n\n" + _table(["", *found], body, left=1))
+    return parts
 
 
 def _lines(rows: Sequence[Mapping[str, Any]], named: _Lines) -> list[list[str]]:
