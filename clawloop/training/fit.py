@@ -13,6 +13,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from clawloop.protocols import Policy
+from clawloop.training.schedule import Schedule
 from clawloop.training.source import Sequence
 
 
@@ -52,14 +53,12 @@ def trainable(policy: object, stage: str) -> Trainable:
 _PRECISIONS: dict[str, Literal["32-true", "bf16-mixed"]] = {"float32": "32-true", "bfloat16": "bf16-mixed"}
 
 
-def check(stage: str, schedule: str, precision: str) -> None:
+def check(stage: str, precision: str) -> None:
     """Refuse what no stage knows.
 
     Raises:
-        ValueError: the schedule or the precision is unknown.
+        ValueError: the precision is unknown.
     """
-    if schedule != "cosine":
-        raise ValueError(f"trainer.{stage}.schedule is {schedule!r}; cosine is the only one.")
     if precision not in _PRECISIONS:
         raise ValueError(f"trainer.{stage}.precision is {precision!r}; choose {' or '.join(_PRECISIONS)}.")
 
@@ -67,20 +66,6 @@ def check(stage: str, schedule: str, precision: str) -> None:
 def autocast(device: torch.device, precision: str) -> torch.autocast:
     """What Lightning wraps around a step, for forward passes outside of one."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
-
-
-def cosine(step: int, steps: int, warmup: float) -> float:
-    """The share of the peak rate: linear over the warm-up ratio, then half a cosine (Table 5).
-
-    It would be zero at the step after the last, so that none of a few steps is spent on a rate of zero.
-
-    >>> [round(cosine(step, 6, 0.3), 2) for step in range(6)]
-    [0.5, 1.0, 1.0, 0.85, 0.5, 0.15]
-    """
-    rising = math.ceil(steps * warmup)
-    if step < rising:
-        return (step + 1) / rising
-    return 0.5 * (1 + math.cos(math.pi * (step - rising) / (steps - rising)))
 
 
 class Module(lightning.LightningModule):
@@ -92,6 +77,7 @@ class Module(lightning.LightningModule):
         lr: peak rate.
         steps: optimizer steps in all.
         warmup: the share of steps in which the rate rises.
+        schedule: the share of the peak rate at a step.
         weight_decay: AdamW's.
         max_grad_norm: clips the gradient's norm.
         log: told (step, numbers).
@@ -105,6 +91,7 @@ class Module(lightning.LightningModule):
         lr: float,
         steps: int,
         warmup: float,
+        schedule: Schedule,
         weight_decay: float,
         max_grad_norm: float,
         log: Callable[[int, dict[str, float]], None],
@@ -113,13 +100,13 @@ class Module(lightning.LightningModule):
         self.automatic_optimization = False
         self.model = model
         self._micro, self._tell = micro, log
-        self._lr, self._steps, self._warmup = lr, steps, warmup
+        self._lr, self._steps, self._warmup, self._schedule = lr, steps, warmup, schedule
         self._decay, self._norm, self._step = weight_decay, max_grad_norm, 0
 
     def training_step(self, batch: list[Sequence], index: int) -> None:
         """One optimizer step."""
         optimizer: Any = self.optimizers()
-        rate = self._lr * cosine(self._step, self._steps, self._warmup)
+        rate = self._lr * self._schedule(self._step, self._steps, self._warmup)
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.zero_grad()
@@ -179,13 +166,14 @@ def fit(
     epochs: int,
     batch_size: int,
     warmup: float,
+    schedule: Schedule,
     weight_decay: float,
     max_grad_norm: float,
     precision: str,
     seed: str,
     log: Callable[[int, dict[str, float]], None],
 ) -> None:
-    """Train `model` in place, on the device where it is, with AdamW and the cosine schedule.
+    """Train `model` in place, on the device where it is, with AdamW.
 
     Raises:
         ValueError: a sequence holds nothing to train.
@@ -201,6 +189,7 @@ def fit(
         lr=lr,
         steps=len(batches),
         warmup=warmup,
+        schedule=schedule,
         weight_decay=weight_decay,
         max_grad_norm=max_grad_norm,
         log=log,

@@ -1,17 +1,18 @@
 """Which sequences a stage trains on: the admission rollouts, replayed (paper, A.2)."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from clawloop.training.advantage import group_relative
 from clawloop.types import Rollout, TaskPool
 
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """One episode as it is trained: ids_T, mask_T (1 where the agent acted), log-probabilities, advantage.
+    """One sequence of an episode as it is trained: ids_T, mask_T (1 where it is trained), log-probabilities, advantage.
 
-    `logprobs` are the behaviour's and `reference` those of the policy that the KL is measured to, where they are known.
+    `logprobs` are the behaviour's, `old` those of the policy that enters the stage and `reference` those of the policy
+    that the KL is measured to, where they are known. All sequences of a rollout name the same `episode` and have its
+    advantage; one that names none is an episode itself.
     """
 
     name: str
@@ -21,6 +22,12 @@ class Sequence:
     advantage: float = 0.0
     reward: float = 0.0
     reference: tuple[float, ...] = ()
+    old: tuple[float, ...] = ()
+    episode: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.episode:
+            object.__setattr__(self, "episode", self.name)
 
     @property
     def actions(self) -> int:
@@ -45,10 +52,12 @@ def successes(pool: TaskPool, max_tokens: int) -> Drawn:
     return _drawn((_sequence(rollout) for rollout in rollouts), max_tokens)
 
 
-def groups(pool: TaskPool, max_tokens: int, epsilon: float) -> Drawn:
-    """The groups of line 19, each judged rollout with its advantage. Rollouts without a reward are in no mean.
+def groups(pool: TaskPool, max_tokens: int, advantage: Callable[[list[float]], list[float]]) -> Drawn:
+    """The groups of line 19, each judged rollout with its advantage.
 
-    A unanimous group says nothing and is dropped.
+    A rollout without a reward is in no mean and is not trained, and its group is that of the others. A group of which
+    fewer than two different rewards are left, one of a single rollout included, says nothing and is dropped (dynamic
+    sampling; paper, C). A rollout that is left out later, for its length, still counts in its group's mean.
 
     Raises:
         ValueError: the log-probabilities of a rollout are not known, so that it cannot be weighed.
@@ -61,8 +70,7 @@ def groups(pool: TaskPool, max_tokens: int, epsilon: float) -> Drawn:
         if len(set(rewards)) < 2:
             unanimous += 1
             continue
-        advantages = group_relative(rewards, epsilon)
-        found += [_sequence(rollout, advantage) for rollout, advantage in zip(judged, advantages, strict=True)]
+        found += [_sequence(rollout, value) for rollout, value in zip(judged, advantage(rewards), strict=True)]
     if blind := [sequence.name for sequence in found if sequence is not None and sequence.logprobs is None]:
         raise ValueError(
             f"trainer grpo: the log-probabilities of {len(blind)} rollouts ({blind[0]}, ...) are not known, since the "
