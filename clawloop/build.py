@@ -24,6 +24,7 @@ from clawloop.harness.by_task import ByTask
 from clawloop.harness.command.command import GATEWAY
 from clawloop.protocols import Agent, Author, Grader, Harness, Policy, Sandboxes, Shelf
 from clawloop.report import read, summary, tables
+from clawloop.rollout import audit
 from clawloop.rollout.collect import Collect
 from clawloop.rollout.episode import Episode
 from clawloop.rollout.grade import SandboxGrader
@@ -121,7 +122,9 @@ def _wired(config: Mapping[str, Any], folder: Path, closing: ExitStack) -> Built
     band = part(config["band"])
 
     def roll_out(policy: Policy, tasks: tuple[Task, ...], n: int, at: str) -> tuple[RolloutGroup, ...]:
-        return collect(policy, tasks, n, at, band.wanted if at.endswith("/admission") else None)
+        groups = collect(policy, tasks, n, at, band.wanted if at.endswith("/admission") else None)
+        audit.check(groups, float(config["trained_floor"]), at)
+        return groups
 
     def synthesis(
         count: int,

@@ -63,6 +63,8 @@ class Config:
     iterations: int = MISSING
     rollouts: int = MISSING
     temperature: float = MISSING
+    trained_floor: float = 1.0
+    """The share of sampled tokens that must be trained after what the engine saw; below it the run stops."""
     split: Split = field(default_factory=Split)
 
     candidates: int = MISSING

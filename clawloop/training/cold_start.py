@@ -19,7 +19,7 @@ from clawloop.store.recorded import save_whole
 from clawloop.store.weights import digest
 from clawloop.training.schedule import Cosine
 from clawloop.training.sft import Sft
-from clawloop.training.source import Sequence as Trained
+from clawloop.training.source import sequences
 from clawloop.types import Candidate, Completion, DiagnosisReport, Request, Rollout, Task
 
 
@@ -135,8 +135,7 @@ class ColdStart:
             raise TypeError(f"cold_start: {type(policy).__name__} cannot be trained; set cold_start.demonstrations=0.")
         candidates = self._synthesize(policy, DiagnosisReport.empty(), 0)
         rollouts = demonstrate(candidates, policy.chat, self._play, self._harness_of, self._tracker.progress)
-        traces = [(r.task_id, r.trajectory.trace) for r in rollouts if r.trajectory is not None]
-        sequences = [Trained(name, trace.ids, trace.mask, trace.logprobs) for name, trace in traces]
+        trained = [sequence for rollout in rollouts for sequence in sequences(rollout)]
         stage = Sft(
             lr=float(self._settings["lr"]),
             epochs=int(self._settings["epochs"]),
@@ -148,5 +147,5 @@ class ColdStart:
             tracker=self._tracker,
             axis="cold_start",
         )
-        stage.fit(policy, sequences, 0)
+        stage.fit(policy, trained, 0)
         save_whole(policy, folder)

@@ -6,6 +6,7 @@ import random
 import warnings
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Many
+from itertools import chain
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import lightning
@@ -134,19 +135,22 @@ class Module(lightning.LightningModule):
 
 
 class _Batches:
-    """Every epoch in an order of its own, from the seed alone."""
+    """Every epoch in an order of its own, from the seed alone; `size` episodes a batch, each with all its sequences."""
 
     def __init__(self, sequences: Many[Sequence], size: int, epochs: int, seed: str) -> None:
-        self._sequences, self._size, self._epochs, self._seed = list(sequences), size, epochs, seed
+        episodes: dict[str, list[Sequence]] = {}
+        for sequence in sequences:
+            episodes.setdefault(sequence.episode, []).append(sequence)
+        self._episodes, self._size, self._epochs, self._seed = list(episodes.values()), size, epochs, seed
 
     def __len__(self) -> int:
-        return self._epochs * math.ceil(len(self._sequences) / self._size)
+        return self._epochs * math.ceil(len(self._episodes) / self._size)
 
     def __iter__(self) -> Iterator[list[Sequence]]:
         for epoch in range(self._epochs):
-            order = self._sequences.copy()
+            order = self._episodes.copy()
             random.Random(f"{self._seed}/{epoch}").shuffle(order)
-            yield from (order[i : i + self._size] for i in range(0, len(order), self._size))
+            yield from (list(chain(*order[i : i + self._size])) for i in range(0, len(order), self._size))
 
 
 class _Stream(torch.utils.data.IterableDataset[list[Sequence]]):

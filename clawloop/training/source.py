@@ -37,7 +37,7 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Sequences, and what was left out of them: names of those that are too long, and counts."""
+    """Sequences, and the episodes that were left out: names of those with a sequence that is too long, and counts."""
 
     sequences: tuple[Sequence, ...]
     too_long: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Drawn:
 def successes(pool: TaskPool, max_tokens: int) -> Drawn:
     """D_SFT (Algorithm 1, line 17): the rewarded rollouts of the practice tasks."""
     rollouts = (r for group in pool.groups for r in group.rollouts if r.reward == 1.0)
-    return _drawn((_sequence(rollout) for rollout in rollouts), max_tokens)
+    return _drawn((sequences(rollout) for rollout in rollouts), max_tokens)
 
 
 def groups(pool: TaskPool, max_tokens: int, advantage: Callable[[list[float]], list[float]]) -> Drawn:
@@ -62,7 +62,7 @@ def groups(pool: TaskPool, max_tokens: int, advantage: Callable[[list[float]], l
     Raises:
         ValueError: the log-probabilities of a rollout are not known, so that it cannot be weighed.
     """
-    found: list[Sequence | None] = []
+    found: list[list[Sequence]] = []
     unanimous = 0
     for group in pool.groups:
         judged = [rollout for rollout in group.rollouts if rollout.reward is not None]
@@ -70,8 +70,9 @@ def groups(pool: TaskPool, max_tokens: int, advantage: Callable[[list[float]], l
         if len(set(rewards)) < 2:
             unanimous += 1
             continue
-        found += [_sequence(rollout, value) for rollout, value in zip(judged, advantage(rewards), strict=True)]
-    if blind := [sequence.name for sequence in found if sequence is not None and sequence.logprobs is None]:
+        advantages = advantage(rewards)
+        found += [sequences(rollout, value) for rollout, value in zip(judged, advantages, strict=True)]
+    if blind := [episode[0].episode for episode in found if any(sequence.logprobs is None for sequence in episode)]:
         raise ValueError(
             f"trainer grpo: the log-probabilities of {len(blind)} rollouts ({blind[0]}, ...) are not known, since the "
             "server that sampled them gave none; they serve admission and SFT only, so leave grpo out of trainer."
@@ -79,23 +80,27 @@ def groups(pool: TaskPool, max_tokens: int, advantage: Callable[[list[float]], l
     return _drawn(found, max_tokens, unanimous, len(pool.groups) - unanimous)
 
 
-def _sequence(rollout: Rollout, advantage: float = 0.0) -> Sequence | None:
-    if rollout.trajectory is None:
-        return None
-    trace = rollout.trajectory.trace
-    name = f"{rollout.task_id}#{rollout.index}"
-    return Sequence(name, trace.ids, trace.mask, trace.logprobs, advantage, float(rollout.reward or 0.0))
+def sequences(rollout: Rollout, advantage: float = 0.0) -> list[Sequence]:
+    """What is trained of a rollout; none where nothing was sampled. Several are named `task#index.branch`."""
+    traces = rollout.trajectory.traces if rollout.trajectory else ()
+    episode, reward = f"{rollout.task_id}#{rollout.index}", float(rollout.reward or 0.0)
+    names = [episode] if len(traces) == 1 else [f"{episode}.{branch}" for branch in range(len(traces))]
+    found = (
+        Sequence(name, trace.ids, trace.mask, trace.logprobs, advantage, reward, episode=episode)
+        for name, trace in zip(names, traces, strict=True)
+    )
+    return [sequence for sequence in found if sequence.actions]
 
 
-def _drawn(found: Iterable[Sequence | None], max_tokens: int, unanimous: int = 0, used: int = 0) -> Drawn:
+def _drawn(found: Iterable[list[Sequence]], max_tokens: int, unanimous: int = 0, used: int = 0) -> Drawn:
     kept: list[Sequence] = []
     too_long: list[str] = []
     empty = 0
-    for sequence in found:
-        if sequence is None or not sequence.actions:
+    for episode in found:
+        if not episode:
             empty += 1
-        elif len(sequence.ids) > max_tokens:
-            too_long.append(sequence.name)
+        elif max(len(sequence.ids) for sequence in episode) > max_tokens:
+            too_long.append(episode[0].episode)
         else:
-            kept.append(sequence)
+            kept += episode
     return Drawn(tuple(kept), tuple(too_long), empty, unanimous, used)

@@ -17,7 +17,7 @@ from clawloop.training.correction import NoCorrection, Truncated
 from clawloop.training.grpo import Grpo
 from clawloop.training.kl import K3
 from clawloop.training.normalisation import PerSequence
-from clawloop.training.ratio import TokenLevel
+from clawloop.training.ratio import SequenceLevel, TokenLevel
 from clawloop.training.reference import Iteration, Stage
 from clawloop.training.schedule import Constant, Cosine
 from clawloop.training.sft import Sft
@@ -46,7 +46,7 @@ def rollout(
 ) -> Rollout:
     mask = tuple(int(t >= prompt) for t in range(len(ids)))
     trace = TokenTrace(tuple(ids), mask, tuple(logprobs) or (-1.0,) * len(ids))
-    trajectory = Trajectory(name, "shell", "theta_0", (), trace, Stop.SUBMITTED, 0.0)
+    trajectory = Trajectory(name, "shell", "theta_0", (), (trace,), Stop.SUBMITTED, 0.0)
     outcome = Outcome.INFRASTRUCTURE_FAILED if reward is None else Outcome.SCORED
     return Rollout(name, index, outcome, reward, trajectory, None)
 
@@ -89,6 +89,11 @@ def grpo(**changes: Any) -> Grpo:
     return Grpo(**fixed | objective | changes)
 
 
+def gspo(**changes: Any) -> Grpo:
+    """The ratio of an episode, and micro-batches that hold two of its sequences at most."""
+    return grpo(**{"ratio": SequenceLevel(), "micro_tokens": 30} | changes)
+
+
 def test_sft_draws_the_rewarded_and_names_what_it_leaves_out() -> None:
     long = (*PROMPT, *range(30))
     rollouts = [
@@ -105,6 +110,64 @@ def test_sft_draws_the_rewarded_and_names_what_it_leaves_out() -> None:
     assert drawn.empty == 1
     whole = successes(pool, max_tokens=len(long))
     assert [one.ids for one in whole.sequences] == [(*PROMPT, GOOD, 1), long]
+
+
+def branched(name: str, index: int, reward: float, *traces: TokenTrace) -> Rollout:
+    trajectory = Trajectory(name, "shell", "theta_0", (), traces, Stop.SUBMITTED, 0.0)
+    return Rollout(name, index, Outcome.SCORED, reward, trajectory, None)
+
+
+def test_an_episode_of_several_sequences_is_drawn_whole_or_not_at_all() -> None:
+    one, other = (
+        TokenTrace((*PROMPT, GOOD), (0, 0, 0, 0, 1), (-1.0,) * 5),
+        TokenTrace((5, 6, 9), (0, 0, 1), (-1.0,) * 3),
+    )
+    long = TokenTrace((*PROMPT, *range(30)), (0,) * 4 + (1,) * 30, (-1.0,) * 34)
+    prompt = TokenTrace(PROMPT, (0,) * 4, (0.0,) * 4)
+    rollouts = branched("a", 0, 1.0, one, other), branched("a", 1, 1.0, other, long), branched("a", 2, 1.0, prompt)
+    failed = rollout("a", 3, 0.0, (*PROMPT, BAD))
+    pool = TaskPool((group("a", [*rollouts, failed]),))
+    drawn = successes(pool, max_tokens=10)
+    assert [(s.name, s.episode) for s in drawn.sequences] == [("a#0.0", "a#0"), ("a#0.1", "a#0")]
+    assert (drawn.too_long, drawn.empty) == (("a#1",), 1)
+    drawn = groups(pool, 10, GroupRelative(0.0))
+    assert [s.name for s in drawn.sequences] == ["a#0.0", "a#0.1", "a#3"]
+    assert [s.advantage for s in drawn.sequences] == pytest.approx([3**-0.5] * 2 + [-(3**0.5)])
+    blind = branched("a", 0, 1.0, one, replace(other, logprobs=None))
+    with pytest.raises(ValueError, match=r"log-probabilities of 1 rollouts \(a#0, "):
+        groups(TaskPool((group("a", [blind, failed]),)), 10, GroupRelative(0.0))
+
+
+@pytest.mark.parametrize("stage", [sft, grpo, gspo])
+def test_an_episode_weighs_the_same_in_one_sequence_and_in_several(
+    stage: Any, policy: Any, another: Any, tracker: Any
+) -> None:
+    """The second and third reply of some episodes are trained in sequences of their own, after the same tokens."""
+    pools: list[list[RolloutGroup]] = [[], []]
+    for i in range(4):
+        joined, apart = [], []
+        for j in range(6):
+            ids = (*PROMPT, 20 + i, GOOD if j < 3 else BAD, 1, 7, 30 + j, 8, GOOD, 1)
+            logprobs, masks = policy.logprobs(ids), [(5, 7), (8, 9), (10, 12)]
+
+            def part(*spans: tuple[int, int], ids: Any = ids, logprobs: Any = logprobs) -> TokenTrace:
+                mask = tuple(int(any(a <= t < b for a, b in spans)) for t in range(spans[-1][1]))
+                return TokenTrace(ids[: len(mask)], mask, logprobs[: len(mask)])
+
+            joined.append(branched(f"t{i}", j, float(j < 3), part(*masks)))
+            whole = [part(*masks)] if j % 2 else [part(span) for span in masks]
+            apart.append(branched(f"t{i}", j, float(j < 3), *whole))
+        for pool, rollouts in zip(pools, (joined, apart), strict=True):
+            pool.append(group(f"t{i}", rollouts))
+    for one, pool in zip((policy, another), pools, strict=True):
+        stage(batch_size=8, epochs=2, tracker=tracker)(one, TaskPool(tuple(pool)), 1)
+    assert torch.allclose(policy.weights(), another.weights(), atol=2e-4)
+    steps = [values for _, _, values in tracker.steps]
+    half = len(steps) // 2
+    assert half >= 4 and [s["tokens"] for s in steps[:half]] == [s["tokens"] for s in steps[half:]]
+    if "ratio" in steps[0]:
+        assert [s["reward"] for s in steps[:half]] == [s["reward"] for s in steps[half:]]
+        assert steps[half]["ratio"] == pytest.approx(1, abs=1e-4)
 
 
 def test_grpo_draws_judged_rollouts_of_mixed_groups() -> None:
@@ -252,9 +315,9 @@ def test_at_a_rate_of_zero_the_drift_is_that_of_the_engine(policy: Any, tracker:
 
 def _louder(one: Rollout, by: float) -> Rollout:
     """The same trial, where the engine claims log-probabilities that are off by so much."""
-    assert one.trajectory is not None and one.trajectory.trace.logprobs is not None
-    trace = replace(one.trajectory.trace, logprobs=tuple(value + by for value in one.trajectory.trace.logprobs))
-    return replace(one, trajectory=replace(one.trajectory, trace=trace))
+    assert one.trajectory is not None and one.trajectory.traces[0].logprobs is not None
+    trace = replace(one.trajectory.traces[0], logprobs=tuple(value + by for value in one.trajectory.traces[0].logprobs))
+    return replace(one, trajectory=replace(one.trajectory, traces=(trace,)))
 
 
 def test_the_reference_is_the_policy_of_the_stage_or_of_the_iteration(
@@ -285,8 +348,8 @@ def _trials(pool: TaskPool) -> list[Rollout]:
 
 def _pairs(policy: Any, one: Rollout) -> list[tuple[float, float]]:
     """Of each trained token, what the policy says of it and what the ledger does."""
-    assert one.trajectory is not None and one.trajectory.trace.logprobs is not None
-    trace = one.trajectory.trace
+    assert one.trajectory is not None and one.trajectory.traces[0].logprobs is not None
+    trace = one.trajectory.traces[0]
     return [(v, b) for v, b, m in zip(policy.logprobs(trace.ids), trace.logprobs, trace.mask, strict=True) if m]
 
 
