@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from clawloop import __version__, loop
+from clawloop.config.spine import OBJECTIVE
 from clawloop.diagnosis.diagnose import Diagnose
 from clawloop.evaluation.evaluate import Probe
 from clawloop.gateway.server import Gateway
@@ -125,7 +126,9 @@ def _wired(config: Mapping[str, Any], folder: Path, closing: ExitStack) -> Built
 
     def roll_out_in(policy: Policy, tasks: tuple[Task, ...], n: int, at: str, harness: str) -> tuple[RolloutGroup, ...]:
         played = Collect(partial(episode, harness=harness), ledger, workers, seed, progress)
-        return played(policy, tasks, n, f"{at}/{harness}")
+        groups = played(policy, tasks, n, f"{at}/{harness}")
+        audit.check(groups, float(config["trained_floor"]), at)
+        return groups
 
     scheduler = part(config["scheduler"], harnesses=harness.names, seed=seed)
     batches = part(
@@ -173,12 +176,16 @@ def _wired(config: Mapping[str, Any], folder: Path, closing: ExitStack) -> Built
         evaluate=lambda theta, k: Probe(probe_tasks(), int(config["probe"]["trials"]), collect, tracker)(theta, k),
     )
     trained = hasattr(policy, "model")
-    stages = (
-        parts(config["trainer"], source=batches, seed=seed, tracker=tracker, reached=ledger.reached) if trained else {}
-    )
     depends = {"harness": config["harness"], "routine": config["routine"]}
     teach = synthesis(int(config["cold_start"]["demonstrations"] or 1), NoGrowth(0), COLD_SEED)
     cold = ColdStart(config["cold_start"], teach, episode, harness.of, tracker, cache(), source, depends)
+
+    def theta(k: int) -> Path:
+        return layout.checkpoint(f"theta_{k}") if k else cold.folder()
+
+    objective = {name: part(config[name], theta=theta) for name in OBJECTIVE}
+    handed = {"source": batches, "seed": seed, "tracker": tracker, "reached": ledger.reached, **objective}
+    stages = parts(config["trainer"], **handed) if trained else {}
 
     def ended(name: str, k: int, seconds: float, repeated: bool) -> None:
         tracker.event("phase", {"name": name, "k": k, "seconds": seconds, "repeated": repeated})

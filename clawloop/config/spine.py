@@ -87,6 +87,15 @@ class Config:
     scheduler: dict[str, Any] = field(default_factory=dict)
     source: dict[str, Any] = field(default_factory=dict)
 
+    advantage: dict[str, Any] = field(default_factory=dict)
+    clip: dict[str, Any] = field(default_factory=dict)
+    normalisation: dict[str, Any] = field(default_factory=dict)
+    ratio: dict[str, Any] = field(default_factory=dict)
+    kl: dict[str, Any] = field(default_factory=dict)
+    reference: dict[str, Any] = field(default_factory=dict)
+    correction: dict[str, Any] = field(default_factory=dict)
+    schedule: dict[str, Any] = field(default_factory=dict)
+
     harness: dict[str, Any] = field(default_factory=dict)
     routine: dict[str, Any] = field(default_factory=dict)
     growth: dict[str, Any] = field(default_factory=dict)
@@ -95,7 +104,9 @@ class Config:
     tracker: dict[str, Any] = field(default_factory=dict)
 
 
-ONE_PART = ("author", "band", "difficulty", "diagnosis", "policy", "sandbox", "scheduler", "source")
+OBJECTIVE = ("advantage", "clip", "normalisation", "ratio", "kl", "reference", "correction", "schedule")
+"""Groups whose part is handed to the trainers that ask for it."""
+ONE_PART = ("author", "band", "difficulty", "diagnosis", "policy", "sandbox", "scheduler", "source", *OBJECTIVE)
 SEVERAL_PARTS = ("harness", "routine", "growth", "check", "trainer", "tracker")
 
 

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class _Recorder:
-    """A policy whose calls become traces, from several threads at once; no reply is waited for longer than `reply_s`."""
+    """A policy whose calls, which may come from several threads, become traces; none is waited for beyond `reply_s`."""
 
     def __init__(self, policy: Agent, reply_s: float) -> None:
         self._policy, self._reply_s = policy, reply_s

@@ -17,6 +17,7 @@ from clawloop.policy.network import Network
 from clawloop.protocols import Agent, Demonstrable, Harness, Policy, Tracker
 from clawloop.store.recorded import save_whole
 from clawloop.store.weights import digest
+from clawloop.training.schedule import Cosine
 from clawloop.training.sequences import sequences
 from clawloop.training.sft import Sft
 from clawloop.types import Candidate, Completion, DiagnosisReport, Request, Rollout, Task
@@ -105,8 +106,10 @@ class ColdStart:
         self._play, self._harness_of = play, harness_of
         self._cache, self._weights, self._depends = cache, weights, depends
 
-    def _folder(self) -> Path:
-        """Where this start is kept. Weights and sources are read here, so only where there is a start to make."""
+    def folder(self) -> Path:
+        """Where theta_0 lies: the base model, or this start. Then weights and sources are read, to name it by them."""
+        if not self._settings["demonstrations"]:
+            return self._weights
         depends = {**self._depends, "weights": digest(self._weights)}
         package = Path(__file__).parents[1]
         found = (p for room in ("synthesis", "harness") for p in (package / room).rglob("*"))
@@ -120,7 +123,7 @@ class ColdStart:
         """Theta_0, trained in place or loaded."""
         if not self._settings["demonstrations"]:
             return policy
-        folder = self._folder()
+        folder = self.folder()
         cached = folder.is_dir()
         if not cached:
             self._make(policy, folder)
@@ -140,6 +143,7 @@ class ColdStart:
             micro_tokens=4_096,
             warmup=0.03,
             weight_decay=0.1,
+            schedule=Cosine(),
             tracker=self._tracker,
             axis="cold_start",
         )

@@ -14,6 +14,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from clawloop.protocols import Policy
+from clawloop.training.schedule import Schedule
 from clawloop.training.sequences import Batches, Sequence
 
 
@@ -50,38 +51,15 @@ def trainable(policy: object, stage: str) -> Trainable:
     return policy
 
 
-def cosine(step: int, steps: int, warmup: float) -> float:
-    """The share of the peak rate: linear over the warm-up ratio, then half a cosine (Table 5).
-
-    It would be zero at the step after the last, so that none of a few steps is spent on a rate of zero.
-
-    >>> [round(cosine(step, 6, 0.3), 2) for step in range(6)]
-    [0.5, 1.0, 1.0, 0.85, 0.5, 0.15]
-    """
-    rising = math.ceil(steps * warmup)
-    if step < rising:
-        return (step + 1) / rising
-    return 0.5 * (1 + math.cos(math.pi * (step - rising) / (steps - rising)))
-
-
-def constant(step: int, steps: int, warmup: float) -> float:
-    """The share of the peak rate: linear over the warm-up ratio, then the peak (HarnessBandit, 5.1)."""
-    rising = math.ceil(steps * warmup)
-    return min(1.0, (step + 1) / rising) if rising else 1.0
-
-
-_SCHEDULES: dict[str, Callable[[int, int, float], float]] = {"cosine": cosine, "constant": constant}
 _PRECISIONS: dict[str, Literal["32-true", "bf16-mixed"]] = {"float32": "32-true", "bfloat16": "bf16-mixed"}
 
 
-def check(stage: str, schedule: str, precision: str) -> None:
+def check(stage: str, precision: str) -> None:
     """Refuse what no stage knows.
 
     Raises:
-        ValueError: the schedule or the precision is unknown.
+        ValueError: the precision is unknown.
     """
-    if schedule not in _SCHEDULES:
-        raise ValueError(f"trainer.{stage}.schedule is {schedule!r}; choose {' or '.join(_SCHEDULES)}.")
     if precision not in _PRECISIONS:
         raise ValueError(f"trainer.{stage}.precision is {precision!r}; choose {' or '.join(_PRECISIONS)}.")
 
@@ -98,9 +76,9 @@ class Module(lightning.LightningModule):
         model: the network.
         micro: gives the loss and the numbers of one optimizer batch, calling `backward` for each micro-batch.
         lr: peak rate.
-        schedule: cosine or constant.
         steps: optimizer steps in all.
         warmup: the share of steps in which the rate rises.
+        schedule: the share of the peak rate at a step.
         weight_decay: AdamW's.
         max_grad_norm: clips the gradient's norm.
         log: told (step, numbers).
@@ -113,9 +91,9 @@ class Module(lightning.LightningModule):
         micro: Callable[[list[Sequence], Callable[[torch.Tensor], None]], dict[str, float]],
         *,
         lr: float,
-        schedule: str,
         steps: int,
         warmup: float,
+        schedule: Schedule,
         weight_decay: float,
         max_grad_norm: float,
         log: Callable[[int, dict[str, float]], None],
@@ -125,14 +103,13 @@ class Module(lightning.LightningModule):
         self.automatic_optimization = False
         self.model = model
         self._micro, self._tell, self._before_step = micro, log, before_step
-        self._rate = _SCHEDULES[schedule]
-        self._lr, self._steps, self._warmup = lr, steps, warmup
+        self._lr, self._steps, self._warmup, self._schedule = lr, steps, warmup, schedule
         self._decay, self._norm, self._step = weight_decay, max_grad_norm, 0
 
     def training_step(self, batch: list[Sequence], index: int) -> None:
         """One optimizer step."""
         optimizer: Any = self.optimizers()
-        rate = self._lr * self._rate(self._step, self._steps, self._warmup)
+        rate = self._lr * self._schedule(self._step, self._steps, self._warmup)
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.zero_grad()
@@ -204,8 +181,8 @@ def fit(
     micro: Callable[[list[Sequence], Callable[[torch.Tensor], None]], dict[str, float]],
     *,
     lr: float,
-    schedule: str,
     warmup: float,
+    schedule: Schedule,
     weight_decay: float,
     max_grad_norm: float,
     precision: str,
@@ -222,9 +199,9 @@ def fit(
         model,
         micro,
         lr=lr,
-        schedule=schedule,
         steps=len(batches),
         warmup=warmup,
+        schedule=schedule,
         weight_decay=weight_decay,
         max_grad_norm=max_grad_norm,
         log=log,

@@ -18,7 +18,7 @@ class Packed:
 
     `mask_B1TT` is true where a position may look: back, and within its own sequence. It is None where every row holds
     one sequence, padded to the right: then causal attention alone is right, and nothing of T x T is kept. `origin`
-    names, for each trained token, its sequence and its place there.
+    names, for each trained token, its sequence and its place there; `episode_A` numbers its episode.
     """
 
     ids_BT: Tensor
@@ -31,6 +31,8 @@ class Packed:
     reference_A: Tensor
     advantage_A: Tensor
     weight_A: Tensor
+    old_A: Tensor
+    episode_A: Tensor
     origin: list[tuple[int, int]]
 
 
@@ -72,7 +74,8 @@ def pack(sequences: Many[Sequence], weights: Many[float], device: torch.device, 
     position = torch.arange(width).repeat(len(rows), 1)
     segment = torch.full((len(rows), width), -1, dtype=torch.long)
     spots: list[tuple[int, int, int]] = []
-    reals: list[tuple[float, float, float, float]] = []
+    reals: list[tuple[float, ...]] = []
+    number = {name: n for n, name in enumerate(dict.fromkeys(one.episode for one in sequences))}
     origin: list[tuple[int, int]] = []
     for b, row in enumerate(rows):
         start = 0
@@ -83,8 +86,8 @@ def pack(sequences: Many[Sequence], weights: Many[float], device: torch.device, 
             segment[b, start:end] = i
             for t in (t for t in range(1, lengths[i]) if one.mask[t]):
                 spots.append((b, start + t - 1, one.ids[t]))
-                behaviour = one.logprobs[t] if one.logprobs else 0.0
-                reals.append((behaviour, one.reference[t] if one.reference else 0.0, one.advantage, weights[i]))
+                known = (values[t] if values else 0.0 for values in (one.logprobs, one.reference, one.old))
+                reals.append((*known, one.advantage, weights[i]))
                 origin.append((i, t))
             start = end
     mask = None
@@ -93,7 +96,7 @@ def pack(sequences: Many[Sequence], weights: Many[float], device: torch.device, 
         causal = torch.ones(width, width, dtype=torch.bool, device=device).tril()
         mask = ((segment[:, :, None] == segment[:, None, :]) & causal)[:, None]
     rows_A, columns_A, targets_A = torch.tensor(spots, device=device).unbind(1)
-    behaviour_A, reference_A, advantage_A, weight_A = torch.tensor(reals, device=device).unbind(1)
+    behaviour_A, reference_A, old_A, advantage_A, weight_A = torch.tensor(reals, device=device).unbind(1)
     return Packed(
         ids.to(device),
         position.to(device),
@@ -105,18 +108,25 @@ def pack(sequences: Many[Sequence], weights: Many[float], device: torch.device, 
         reference_A,
         advantage_A,
         weight_A,
+        old_A,
+        torch.tensor([number[sequences[i].episode] for i, _ in origin], device=device),
         origin,
     )
 
 
 def cut(sequences: Many[Sequence], micro_tokens: int) -> list[list[int]]:
-    """Micro-batches of at most `micro_tokens` tokens, padding counted, by length so that little is padded."""
-    order = sorted(range(len(sequences)), key=lambda i: (len(sequences[i].ids), i))
+    """Micro-batches of at most `micro_tokens` tokens, padding counted, by length so that little is padded.
+
+    The sequences of an episode stay together; an episode larger than that is a micro-batch of its own.
+    """
+    episodes: dict[str, list[int]] = {}
+    for i, one in enumerate(sequences):
+        episodes.setdefault(one.episode, []).append(i)
+    longest = {name: max(len(sequences[i].ids) for i in part) for name, part in episodes.items()}
     batches: list[list[int]] = []
-    for i in order:
-        fits = batches and (len(batches[-1]) + 1) * len(sequences[i].ids) <= micro_tokens
-        if fits:
-            batches[-1].append(i)
+    for name, part in sorted(episodes.items(), key=lambda item: (longest[item[0]], item[1])):
+        if batches and (len(batches[-1]) + len(part)) * longest[name] <= micro_tokens:
+            batches[-1] += part
         else:
-            batches.append([i])
+            batches.append(list(part))
     return batches

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any, Protocol
 
 from clawloop.protocols import Policy
-from clawloop.training.advantage import group_relative
+from clawloop.training.reference import Weights
 from clawloop.types import Rollout, TaskPool
 
 
@@ -15,8 +15,9 @@ from clawloop.types import Rollout, TaskPool
 class Sequence:
     """One sequence of an episode as it is trained: ids_T, mask_T (1 where it is trained), log-probabilities, advantage.
 
-    `logprobs` are the behaviour's and `reference` those of the policy that the KL is measured to, where they are known.
-    All sequences of a rollout name the same `episode` and have its advantage; one that names none is an episode itself.
+    `logprobs` are the behaviour's, `old` those of the policy that enters the stage and `reference` those of the policy
+    that the KL is measured to, where they are known. All sequences of a rollout name the same `episode` and have its
+    advantage; one that names none is an episode itself.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Sequence:
     advantage: float = 0.0
     reward: float = 0.0
     reference: tuple[float, ...] = ()
+    old: tuple[float, ...] = ()
     episode: str = ""
 
     def __post_init__(self) -> None:
@@ -53,13 +55,13 @@ class Drawn:
 class Wanted:
     """What a stage wants of its source.
 
-    `draw` weighs groups, and `prepare` adds what the policy that entered the stage says of the sequences: it is called
-    with that policy's weights in place. `batch_size` is trajectories an optimizer step, and `epochs` passes over what
-    is there already. `seed` is the stage's.
+    `draw` weighs groups, and `prepare` adds what other policies than the one in training say of the sequences, given
+    the weights that the stage began with, or None where those are still in place. `batch_size` is trajectories an
+    optimizer step, and `epochs` passes over what is there already. `seed` is the stage's.
     """
 
     draw: Callable[[TaskPool], Drawn]
-    prepare: Callable[[tuple[Sequence, ...]], tuple[Sequence, ...]]
+    prepare: Callable[[tuple[Sequence, ...], Weights | None], tuple[Sequence, ...]]
     batch_size: int
     epochs: int
     seed: str
@@ -107,10 +109,12 @@ def successes(pool: TaskPool, max_tokens: int) -> Drawn:
     return _drawn((sequences(rollout) for rollout in rollouts), max_tokens)
 
 
-def groups(pool: TaskPool, max_tokens: int, epsilon: float) -> Drawn:
-    """The groups of line 19, each judged rollout with its advantage. Rollouts without a reward are in no mean.
+def groups(pool: TaskPool, max_tokens: int, advantage: Callable[[list[float]], list[float]]) -> Drawn:
+    """The groups of line 19, each judged rollout with its advantage.
 
-    A unanimous group says nothing and is dropped.
+    A rollout without a reward is in no mean and is not trained, and its group is that of the others. A group of which
+    fewer than two different rewards are left, one of a single rollout included, says nothing and is dropped (dynamic
+    sampling; paper, C). A rollout that is left out later, for its length, still counts in its group's mean.
 
     Raises:
         ValueError: the log-probabilities of a rollout are not known, so that it cannot be weighed.
@@ -123,8 +127,8 @@ def groups(pool: TaskPool, max_tokens: int, epsilon: float) -> Drawn:
         if len(set(rewards)) < 2:
             unanimous += 1
             continue
-        advantages = group_relative(rewards, epsilon)
-        found += [sequences(rollout, advantage) for rollout, advantage in zip(judged, advantages, strict=True)]
+        advantages = advantage(rewards)
+        found += [sequences(rollout, value) for rollout, value in zip(judged, advantages, strict=True)]
     if blind := [episode[0].episode for episode in found if any(sequence.logprobs is None for sequence in episode)]:
         raise ValueError(
             f"trainer grpo: the log-probabilities of {len(blind)} rollouts ({blind[0]}, ...) are not known, since the "

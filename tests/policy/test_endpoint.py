@@ -29,6 +29,7 @@ from clawloop.rollout.episode import Episode
 from clawloop.rollout.grade import SandboxGrader
 from clawloop.sandbox.bubblewrap import Bubblewrap
 from clawloop.store.weights import find
+from clawloop.training.advantage import GroupRelative
 from clawloop.training.sequences import groups, successes
 from clawloop.types import (
     Card,
@@ -201,7 +202,7 @@ def test_the_gateway_gives_none_and_its_rollouts_serve_sft_but_never_grpo(
     (sequence,) = successes(pool, 4096).sequences
     assert sequence.ids == trace.ids
     with pytest.raises(ValueError, match=r"trainer grpo: the log-probabilities of 2 rollouts \(t1#0"):
-        groups(pool, 4096, 1e-4)
+        groups(pool, 4096, GroupRelative(1e-4))
 
 
 def test_tool_calls_come_back_into_the_text_and_go_out_with_their_results(

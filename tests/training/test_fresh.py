@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from clawloop.training.grpo import Grpo
+from clawloop.training.schedule import Constant
 from clawloop.training.scheduler.bandit import Bandit
 from clawloop.training.scheduler.fixed import Fixed
 from clawloop.training.scheduler.mixed import Mixed
@@ -30,6 +31,7 @@ from clawloop.types import (
     Verifier,
     Workspace,
 )  # fmt: skip
+from tests.training.objective import OBJECTIVE
 
 NAMES = ("shell", "xml", "react")
 GOOD, BAD = 11, 12
@@ -164,8 +166,8 @@ def fresh(world: Any, scheduler: Any = None, **changes: Any) -> Fresh:
 
 
 def grpo(source: Any, tracker: Any = None, **changes: Any) -> Grpo:
-    fixed = {"lr": 1e-2, "epochs": 1, "batch_size": 16, "warmup": 0.0, "weight_decay": 0.0, "schedule": "constant"}
-    return Grpo(source, **fixed | {"beta": 0.04, "clip": 0.2, "epsilon": 1e-4} | changes, tracker=tracker)
+    fixed = {"lr": 1e-2, "epochs": 1, "batch_size": 16, "warmup": 0.0, "weight_decay": 0.0}
+    return Grpo(source, **fixed | OBJECTIVE | {"schedule": Constant()} | changes, tracker=tracker)
 
 
 def test_each_step_is_played_by_the_policy_that_the_step_before_left(policy: Any, tracker: Any) -> None:

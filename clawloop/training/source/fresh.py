@@ -4,16 +4,15 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Many
-from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor
 
 from clawloop.protocols import Policy, Scheduler
 from clawloop.training.fit import trainable
+from clawloop.training.reference import copied
 from clawloop.training.sequences import Batches, Sequence, Wanted, learnability
 from clawloop.training.source.supply import Supplied, Supply
 from clawloop.types import RolloutGroup, StepSignal, Task, TaskPool
@@ -107,8 +106,7 @@ class Fresh:
 
     def _batches(self, policy: Policy, tasks: tuple[Task, ...], k: int, wanted: Wanted) -> Iterator[list[Sequence]]:
         supply = Supply(tasks, self._harness_of, self._batch, self._rounds, self._staleness, f"{self._seed}/{k}/fresh")
-        parameters = [p for p in trainable(policy, "grpo").model.parameters() if p.requires_grad]
-        entered = [p.detach().to("cpu", copy=True) for p in parameters]
+        entered = copied(trainable(policy, "grpo").model)
         for step in range(1, self._steps + 1):
             chosen = self._scheduler.choose(k, step)
             supplied = self._supplied(policy.renamed(f"theta_{k}-grpo-{step - 1}"), supply, chosen, k, step)
@@ -116,8 +114,7 @@ class Fresh:
             self._step = self._told(chosen, step, supplied, drawn)
             model = trainable(policy, "grpo").model
             if any(drawn):
-                with _in_place(parameters, entered):
-                    batch = wanted.prepare(tuple(one for group in drawn for one in group))
+                batch = wanted.prepare(tuple(one for group in drawn for one in group), entered)
                 model.train()
                 yield list(batch)
             else:
@@ -139,18 +136,3 @@ class Fresh:
         if supplied.groups:
             numbers["age"] = fmean(step - made.step for made in supplied.groups)
         return signal, numbers | {f"groups/{name}": float(groups) for name, groups in harnesses.items()}
-
-
-@contextmanager
-def _in_place(parameters: Many[Tensor], others: Many[Tensor]) -> Iterator[None]:
-    """Other weights in place of those of now while the block runs."""
-    now = [p.detach().to("cpu", copy=True) for p in parameters]
-    with torch.no_grad():
-        for p, other in zip(parameters, others, strict=True):
-            p.copy_(other)
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for p, mine in zip(parameters, now, strict=True):
-                p.copy_(mine)
