@@ -34,7 +34,7 @@ def group(task: Task, word: int = 7) -> RolloutGroup:
     made = []
     for j in range(4):
         trace = TokenTrace((1, 2, word, j), (0, 0, 1, 1), (0.0, 0.0, -1.0, -2.0))
-        trajectory = Trajectory(task.id, "shell", "theta_0", (), trace, Stop.SUBMITTED, 0.0)
+        trajectory = Trajectory(task.id, "shell", "theta_0", (), (trace,), Stop.SUBMITTED, 0.0)
         made.append(Rollout(task.id, j, Outcome.SCORED, float(j % 2), trajectory, None))
     return RolloutGroup(task, tuple(made))
 

@@ -149,7 +149,7 @@ class World:
                 good = random.Random(f"{at}/{harness}/{one.id}/{j}").random() < share
                 ids = (*prompt, GOOD if good else BAD, 1)
                 trace = TokenTrace(ids, (0, 0, 0, 0, 1, 1), policy.logprobs(ids))
-                trajectory = Trajectory(one.id, harness, policy.version, (), trace, Stop.SUBMITTED, 0.0)
+                trajectory = Trajectory(one.id, harness, policy.version, (), (trace,), Stop.SUBMITTED, 0.0)
                 rollouts.append(Rollout(one.id, j, Outcome.SCORED, float(good), trajectory, None))
                 self.played.append((at, harness, one.id, policy.version))
             made.append(RolloutGroup(one, tuple(rollouts)))
