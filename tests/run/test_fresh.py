@@ -1,8 +1,9 @@
-"""Whole runs on fresh rollouts: killed and started again they repeat none and end alike, and wrong choices end at once."""
+"""Whole runs on fresh rollouts: killed, they repeat none and end alike; what cannot be ends at once."""
 
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -37,8 +38,8 @@ MOMENTS = {
 }
 
 
-def play(moment: str, folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(HERE / "play.py"), moment, str(folder), *SMALL, *more]
+def play(moment: str, folder: Path, settings: Sequence[str] = SMALL) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(HERE / "play.py"), moment, str(folder), *settings]
     paths = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": paths}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
@@ -85,16 +86,16 @@ def test_a_killed_run_plays_no_trial_again_and_ends_alike(whole: Path, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("override", "said"),
     [
-        (["source=replay"], "Bandit chooses the harness of new rollouts, and source=replay makes none;"),
-        (["harness=[shell_brief]"], "there is only shell; name two or more, such as 'harness=[shell,tools]'."),
-        (["trainer.grpo.batch_size=6"], "source=fresh: trainer.grpo.batch_size is 6 trajectories"),
+        ("source=replay", "Bandit chooses the harness of new rollouts, and source=replay makes none;"),
+        ("harness=[shell_brief]", "there is only shell; name two or more, such as 'harness=[shell,tools]'."),
+        ("trainer.grpo.batch_size=6", "source=fresh: trainer.grpo.batch_size is 6 trajectories"),
     ],
     ids=["replay", "one harness", "batch"],
 )
-def test_what_cannot_be_ends_before_anything_begins(tmp_path: Path, overrides: list[str], said: str) -> None:
-    done = play("never", tmp_path, *overrides)
+def test_what_cannot_be_ends_before_anything_begins(tmp_path: Path, override: str, said: str) -> None:
+    done = play("never", tmp_path, [*(one for one in SMALL if not one.startswith("source.")), override])
     assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1
     assert said in done.stderr
     assert Ledger(Layout(tmp_path).ledger).iterations() == ()
