@@ -1,6 +1,7 @@
 """GRPO on groups of rollouts (paper, 4.2; Eq. 2; Algorithm 1, line 19)."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from statistics import fmean
 
@@ -91,8 +92,9 @@ class Grpo:
         def draw(pool: TaskPool) -> Drawn:
             return groups(pool, self._max_tokens, self._epsilon)
 
-        def prepare(sequences: tuple[Sequence, ...]) -> tuple[Sequence, ...]:
-            prepared = self._with_reference(model, temperature, sequences)
+        def prepare(sequences: tuple[Sequence, ...], entered: AbstractContextManager[None]) -> tuple[Sequence, ...]:
+            with entered:
+                prepared = self._with_reference(model, temperature, sequences)
             if prepared and not drift:
                 drift.append(_drift(prepared))
             return prepared

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Many
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Protocol
@@ -47,13 +48,13 @@ class Drawn:
 class Wanted:
     """What a stage wants of its source.
 
-    `draw` weighs groups, and `prepare` adds what the policy that entered the stage says of the sequences: it is called
-    with that policy's weights in place. `batch_size` is trajectories an optimizer step, and `epochs` passes over what
-    is there already. `seed` is the stage's.
+    `draw` weighs groups, and `prepare` adds what other policies say of the sequences, given a context in which the
+    weights are those that entered the stage. `batch_size` is trajectories an optimizer step, and `epochs` passes over
+    what is there already. `seed` is the stage's.
     """
 
     draw: Callable[[TaskPool], Drawn]
-    prepare: Callable[[tuple[Sequence, ...]], tuple[Sequence, ...]]
+    prepare: Callable[[tuple[Sequence, ...], AbstractContextManager[None]], tuple[Sequence, ...]]
     batch_size: int
     epochs: int
     seed: str

@@ -38,11 +38,13 @@ MOMENTS = {
 }
 
 
-def play(moment: str, folder: Path, settings: Sequence[str] = SMALL) -> subprocess.CompletedProcess[str]:
+def play(
+    moment: str, folder: Path, settings: Sequence[str] = SMALL, timeout_s: float = 300
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(HERE / "play.py"), moment, str(folder), *settings]
     paths = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": paths}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False)
 
 
 def trials(folder: Path) -> dict[str, tuple[object, ...]]:
@@ -99,3 +101,20 @@ def test_what_cannot_be_ends_before_anything_begins(tmp_path: Path, override: st
     assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1
     assert said in done.stderr
     assert Ledger(Layout(tmp_path).ledger).iterations() == ()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_nano_samples_its_fresh_trials_itself_and_is_trained_on_them(tmp_path: Path) -> None:
+    small = ("iterations=1", "candidates=12", "check=[oracle]", "probe.tasks=2", "probe.trials=1", "band.high=7")
+    chosen = ("scale=laptop", "tracker=[jsonl]", "trainer=[grpo]", "source=fresh", "source.steps=2")
+    done = play("never", tmp_path, (*small, *chosen), timeout_s=1700)
+    assert done.returncode == 0, done.stderr
+    ledger = Ledger(Layout(tmp_path).ledger)
+    for step in (1, 2):
+        found = ledger.rollouts(f"k1/grpo/step{step}/shell")
+        versions = {rollout.trajectory.policy_version for rollout in found if rollout.trajectory}
+        assert len(found) >= 8 and versions == {f"theta_1-grpo-{step - 1}"}
+    numbers = ledger.metrics("grpo")
+    assert numbers and numbers[1]["drift"] < 1e-3 and numbers[1]["ratio"] == pytest.approx(1, abs=1e-3)
+    assert numbers[1]["groups/shell"] >= 1

@@ -1,6 +1,7 @@
 """The admission rollouts, replayed (paper, A.2)."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from clawloop.protocols import Policy, Scheduler
@@ -32,7 +33,7 @@ class Replay:
         """All there is, weighed once."""
         drawn = wanted.draw(practice)
         detail = {"sequences": len(drawn.sequences), "groups": drawn.groups, "dropped": drawn.unanimous}
-        batches = Epochs(wanted.prepare(drawn.sequences), wanted.batch_size, wanted.epochs, wanted.seed)
+        batches = Epochs(wanted.prepare(drawn.sequences, nullcontext()), wanted.batch_size, wanted.epochs, wanted.seed)
         return batches, {**detail, "too_long": list(drawn.too_long), "empty": drawn.empty}
 
     def before_step(self, model: Any) -> Mapping[str, float]:
