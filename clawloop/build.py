@@ -281,13 +281,15 @@ def _plan(config: Mapping[str, Any], folder: Path, stages: list[str], *, resumed
     """What the run is going to do, for a person."""
     k, n, count, probe = config["iterations"], config["rollouts"], config["candidates"], config["probe"]
     cold = config["cold_start"]["demonstrations"] if stages else 0
+    names = {group: str(config[group]["_target_"]).rsplit(".", 1)[1] for group in ("policy", "source", "scheduler")}
+    fed = f" ({names['source']}, {names['scheduler']})" if "grpo" in stages else ""
     return (
         f"{'resuming' if resumed else 'run'}: {config['name']}, seed {config['seed']}, in {folder}",
-        f"model: {config['model']['source']} through {str(config['policy']['_target_']).rsplit('.', 1)[1]}"
+        f"model: {config['model']['source']} through {names['policy']}"
         + (f", after a cold start on {cold} demonstrations" if cold else ""),
         f"probe: {probe['tasks']} tasks x {probe['trials']} trials at levels {probe['levels']}, theta_0 to theta_{k}",
         f"{k} iterations of: {count} candidates, screened by {', '.join(config['check'])};"
         f" up to {count} x {n} = {count * n} rollouts, {config['workers']} at once;",
         f"  tasks with {config['band']['low']} to {config['band']['high']} passes of {n} admitted,"
-        f" {config['split']['held_out']:.0%} held out; then {', '.join(stages) or 'no training'} and a diagnosis",
+        f" {config['split']['held_out']:.0%} held out; then {', '.join(stages) or 'no training'}{fed} and a diagnosis",
     )

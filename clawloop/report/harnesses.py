@@ -1,4 +1,4 @@
-"""What the steps on fresh rollouts showed of each harness, from axis grpo (HarnessBandit, 5.4 and Appendices C and E)."""
+"""What the steps on fresh rollouts showed of each harness, from axis grpo (HarnessBandit, 5.4)."""
 
 from collections.abc import Mapping
 from statistics import fmean

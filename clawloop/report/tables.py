@@ -55,7 +55,7 @@ _TRACES: _Lines = (
 )
 
 _HARNESS: _Lines = (
-    ("Steps", "visits", _COUNT),
+    ("Steps", "visits", "{:,.0f}".format),
     ("Groups", "groups", _COUNT),
     ("Learnability", "learnability", "{:.3f}".format),
     ("Transferability", "transferability", "{:+.3f}".format),

@@ -64,7 +64,8 @@ class Bench:
         self.start = folder / f"theta_0-{seed}"
         self.policy.save(self.start)
         made = [synthesis(count // 2, level, 1_000 * seed + level) for level in (0, 1)]
-        found = [one for synthesize in made for one in synthesize(self.policy, DiagnosisReport.empty(), 1)]
+        empty = DiagnosisReport.empty()
+        found = [one for k, synthesize in enumerate(made, 1) for one in synthesize(self.policy, empty, k)]
         tasks = tuple(candidate.task for candidate in found if candidate.task)
         groups = self.collect(self.policy, tasks, int(config["rollouts"]), "k1/admission")
         self.practice = part(config["band"])(groups, 1)

@@ -80,7 +80,7 @@ def wanted(seed: int = 0) -> Wanted:
     def draw(pool: TaskPool) -> Drawn:
         return groups(pool, 100, 1e-4)
 
-    return Wanted(draw, lambda sequences: sequences, 8, 2, f"{seed}/1/grpo")
+    return Wanted(draw, lambda sequences, entered: sequences, 8, 2, f"{seed}/1/grpo")
 
 
 def batches(source: Any, pool: TaskPool = POOL, seed: int = 0) -> list[list[Sequence]]:
@@ -123,8 +123,9 @@ def test_the_weights_of_now_are_put_back_after_those_that_entered_were_used(make
     agent, source, seen = Agent(), make(), list[float]()
     weight = agent.model.lm_head.weight
 
-    def prepare(sequences: tuple[Sequence, ...]) -> tuple[Sequence, ...]:
-        seen.append(float(weight.detach()[0, 0]))
+    def prepare(sequences: tuple[Sequence, ...], entered: Any) -> tuple[Sequence, ...]:
+        with entered:
+            seen.append(float(weight.detach()[0, 0]))
         return sequences
 
     plain, entered = wanted(), float(weight.detach()[0, 0])

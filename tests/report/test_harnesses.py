@@ -9,7 +9,7 @@ from clawloop.store.layout import Layout
 
 STEPS = {
     1: {"loss": 1.0, "groups/shell": 2.0, "learnability/shell": 0.5, "p/shell": 0.5, "p/xml": 0.5, "visits/shell": 1.0},
-    2: {"groups/xml": 2.0, "learnability/xml": 0.2, "transferability/xml": 0.1, "cosine/xml/shell": 0.1, "visits/xml": 1},
+    2: {"groups/xml": 2.0, "learnability/xml": 0.2, "transferability/xml": 0.1, "cosine/xml/shell": 0.1},
     3: {"groups/shell": 1.0, "learnability/shell": 0.3, "transferability/shell": -0.2, "cosine/shell/xml": -0.2}
     | {"p/shell": 0.6, "p/xml": 0.4, "visits/shell": 2.0, "visits/xml": 1.0},
 }  # fmt: skip
@@ -31,7 +31,7 @@ def test_a_mixture_shows_its_groups_and_nothing_that_it_does_not_know(tmp_path: 
         Layout(tmp_path).summary.write_text(json.dumps(summary))
         text = show(tmp_path)
         assert text.count("## ") == lines
-        assert ("| xml   |      1 |" in text) == (lines == 2)
-        assert ("| xml |      5 |" in text) == (lines == 1)
+        assert ("| xml   |     1 |      2 |" in text) == (lines == 2)
+        assert ("| xml   |      5 |" in text) == (lines == 1)
     Layout(tmp_path).summary.write_text(json.dumps({k: v for k, v in summary.items() if k != "harnesses"}))
     assert "Harnesses" not in show(tmp_path)

@@ -1,8 +1,9 @@
-"""Whole runs on fresh rollouts: killed and started again they repeat none and end alike, and wrong choices end at once."""
+"""Whole runs on fresh rollouts: killed, they repeat none and end alike; what cannot be ends at once."""
 
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -37,11 +38,13 @@ MOMENTS = {
 }
 
 
-def play(moment: str, folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(HERE / "play.py"), moment, str(folder), *SMALL, *more]
+def play(
+    moment: str, folder: Path, settings: Sequence[str] = SMALL, timeout_s: float = 300
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(HERE / "play.py"), moment, str(folder), *settings]
     paths = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": paths}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False)
 
 
 def trials(folder: Path) -> dict[str, tuple[object, ...]]:
@@ -85,16 +88,33 @@ def test_a_killed_run_plays_no_trial_again_and_ends_alike(whole: Path, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("override", "said"),
     [
-        (["source=replay"], "Bandit chooses the harness of new rollouts, and source=replay makes none;"),
-        (["harness=[shell_brief]"], "there is only shell; name two or more, such as 'harness=[shell,tools]'."),
-        (["trainer.grpo.batch_size=6"], "source=fresh: trainer.grpo.batch_size is 6 trajectories"),
+        ("source=replay", "Bandit chooses the harness of new rollouts, and source=replay makes none;"),
+        ("harness=[shell_brief]", "there is only shell; name two or more, such as 'harness=[shell,tools]'."),
+        ("trainer.grpo.batch_size=6", "source=fresh: trainer.grpo.batch_size is 6 trajectories"),
     ],
     ids=["replay", "one harness", "batch"],
 )
-def test_what_cannot_be_ends_before_anything_begins(tmp_path: Path, overrides: list[str], said: str) -> None:
-    done = play("never", tmp_path, *overrides)
+def test_what_cannot_be_ends_before_anything_begins(tmp_path: Path, override: str, said: str) -> None:
+    done = play("never", tmp_path, [*(one for one in SMALL if not one.startswith("source.")), override])
     assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1
     assert said in done.stderr
     assert Ledger(Layout(tmp_path).ledger).iterations() == ()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_nano_samples_its_fresh_trials_itself_and_is_trained_on_them(tmp_path: Path) -> None:
+    small = ("iterations=1", "candidates=12", "check=[oracle]", "probe.tasks=2", "probe.trials=1", "band.high=7")
+    chosen = ("scale=laptop", "tracker=[jsonl]", "trainer=[grpo]", "source=fresh", "source.steps=2")
+    done = play("never", tmp_path, (*small, *chosen), timeout_s=1700)
+    assert done.returncode == 0, done.stderr
+    ledger = Ledger(Layout(tmp_path).ledger)
+    for step in (1, 2):
+        found = ledger.rollouts(f"k1/grpo/step{step}/shell")
+        versions = {rollout.trajectory.policy_version for rollout in found if rollout.trajectory}
+        assert len(found) >= 8 and versions == {f"theta_1-grpo-{step - 1}"}
+    numbers = ledger.metrics("grpo")
+    assert numbers and numbers[1]["drift"] < 1e-3 and numbers[1]["ratio"] == pytest.approx(1, abs=1e-3)
+    assert numbers[1]["groups/shell"] >= 1

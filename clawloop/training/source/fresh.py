@@ -13,7 +13,7 @@ import torch
 from clawloop.protocols import Policy, Scheduler
 from clawloop.training.fit import trainable
 from clawloop.training.reference import copied
-from clawloop.training.sequences import Batches, Sequence, Wanted, learnability
+from clawloop.training.sequences import Batches, Drawn, Sequence, Wanted, learnability
 from clawloop.training.source.supply import Supplied, Supply
 from clawloop.types import RolloutGroup, StepSignal, Task, TaskPool
 
@@ -110,11 +110,11 @@ class Fresh:
         for step in range(1, self._steps + 1):
             chosen = self._scheduler.choose(k, step)
             supplied = self._supplied(policy.renamed(f"theta_{k}-grpo-{step - 1}"), supply, chosen, k, step)
-            drawn = [wanted.draw(TaskPool((made.group,))).sequences for made in supplied.groups]
+            drawn = [wanted.draw(TaskPool((made.group,))) for made in supplied.groups]
             self._step = self._told(chosen, step, supplied, drawn)
             model = trainable(policy, "grpo").model
-            if any(drawn):
-                batch = wanted.prepare(tuple(one for group in drawn for one in group), entered)
+            if sequences := tuple(one for group in drawn for one in group.sequences):
+                batch = wanted.prepare(sequences, entered)
                 model.train()
                 yield list(batch)
             else:
@@ -127,12 +127,13 @@ class Fresh:
         return supply.take(chosen, step, play)
 
     def _told(
-        self, chosen: tuple[str, ...], step: int, supplied: Supplied, drawn: Many[Many[Sequence]]
+        self, chosen: tuple[str, ...], step: int, supplied: Supplied, drawn: Many[Drawn]
     ) -> tuple[StepSignal, dict[str, float]]:
         harnesses = Counter(made.harness for made in supplied.groups)
-        signal = StepSignal(chosen or tuple(sorted(harnesses)), learnability(drawn))
+        signal = StepSignal(chosen or tuple(sorted(harnesses)), learnability(group.sequences for group in drawn))
         counts = {name: float(getattr(supplied, name)) for name in ("played", "unanimous", "stashed", "stale")}
         numbers = {"learnability": signal.learnability, "groups": float(len(supplied.groups)), **counts}
+        numbers["too_long"] = float(sum(len(group.too_long) for group in drawn))
         if supplied.groups:
             numbers["age"] = fmean(step - made.step for made in supplied.groups)
         return signal, numbers | {f"groups/{name}": float(groups) for name, groups in harnesses.items()}
