@@ -125,7 +125,7 @@ def test_a_container_that_is_killed_is_tried_again_and_never_a_failure(
     from clawloop.sandbox.docker.docker import Docker
     from clawloop.sandbox.docker.owner import LABEL, owner
 
-    boxes, api = Docker(warm=0), docker.APIClient()
+    boxes, api = Docker(warm=0), docker.APIClient(docker_engine)
 
     def kill() -> None:
         """Twice, while the command sleeps."""
