@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from clawloop import __version__, loop
+from clawloop.config.errors import ConfigError
 from clawloop.diagnosis.diagnose import Diagnose
 from clawloop.evaluation.evaluate import Probe
 from clawloop.gateway.server import Gateway
@@ -37,6 +38,7 @@ from clawloop.synthesis.skills.domain import unmounted
 from clawloop.synthesis.synthesize import Synthesize
 from clawloop.tracking.fanout import Fanout
 from clawloop.training.cold_start import ColdStart, Plays
+from clawloop.training.source import blind
 from clawloop.types import Candidate, DiagnosisReport, Rollout, RolloutGroup, Task
 from clawloop.validation.screen import Screen
 from clawloop.validation.split import Split
@@ -122,7 +124,13 @@ def _wired(config: Mapping[str, Any], folder: Path, closing: ExitStack) -> Built
     band = part(config["band"])
 
     def roll_out(policy: Policy, tasks: tuple[Task, ...], n: int, at: str) -> tuple[RolloutGroup, ...]:
-        return collect(policy, tasks, n, at, band.wanted if at.endswith("/admission") else None)
+        groups = collect(policy, tasks, n, at, band.wanted if at.endswith("/admission") else None)
+        if "grpo" in config["trainer"] and (unknown := blind(groups)):
+            raise ConfigError(
+                f"trainer.grpo: in {at} the engine gave no log-probabilities for {len(unknown)} trials ({unknown[0]}, "
+                "...), and without them nothing can be weighed: choose trainer=[sft], or a policy that gives them."
+            )
+        return groups
 
     def synthesis(
         count: int,
@@ -152,7 +160,7 @@ def _wired(config: Mapping[str, Any], folder: Path, closing: ExitStack) -> Built
         admit=band,
         split=Split(config["split"]["held_out"], seed),
         diagnose=Diagnose(part(config["diagnosis"])),
-        evaluate=lambda theta, k: Probe(probe_tasks(), int(config["probe"]["trials"]), collect, tracker)(theta, k),
+        evaluate=lambda theta, k: Probe(probe_tasks(), int(config["probe"]["trials"]), roll_out, tracker)(theta, k),
     )
     trained = hasattr(policy, "model")
     stages = parts(config["trainer"], seed=seed, tracker=tracker, reached=ledger.reached) if trained else {}

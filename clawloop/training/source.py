@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from clawloop.training.advantage import group_relative
-from clawloop.types import Rollout, TaskPool
+from clawloop.types import Rollout, RolloutGroup, TaskPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,12 @@ def successes(pool: TaskPool, max_tokens: int) -> Drawn:
     """D_SFT (Algorithm 1, line 17): the rewarded rollouts of the practice tasks."""
     rollouts = (r for group in pool.groups for r in group.rollouts if r.reward == 1.0)
     return _drawn((_sequence(rollout) for rollout in rollouts), max_tokens)
+
+
+def blind(groups: Iterable[RolloutGroup]) -> list[str]:
+    """The rollouts that GRPO cannot weigh, since the engine did not say how likely their tokens were."""
+    rollouts = (rollout for group in groups for rollout in group.rollouts)
+    return [f"{r.task_id}#{r.index}" for r in rollouts if r.trajectory and r.trajectory.trace.logprobs is None]
 
 
 def groups(pool: TaskPool, max_tokens: int, epsilon: float) -> Drawn:

@@ -230,8 +230,8 @@ def test_an_engine_that_hangs_at_the_gateway_is_no_episode_out_of_time(
                 never.wait(60)
             return super().complete(request)
 
-    monkeypatch.setattr(Episode.__init__, "__defaults__", (0, 4.0))  # seconds of a reply: more than the episode has
-    rollout = play(Hangs(SOLVES, calls=True), wall_s=2.0)
+    monkeypatch.setattr(Episode.__init__, "__defaults__", (0, 9.0))  # seconds of a reply: more than the episode has
+    rollout = play(Hangs(SOLVES, calls=True), wall_s=6.0)
     never.set()
     assert (rollout.outcome, rollout.reward) == (Outcome.INFRASTRUCTURE_FAILED, None), rollout
-    assert "the engine hangs: it gave no reply in 4 s" in rollout.error
+    assert "the engine hangs: it gave no reply in 9 s" in rollout.error
