@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from clawloop import __version__, loop
+from clawloop.config.errors import ConfigError
 from clawloop.config.spine import OBJECTIVE
 from clawloop.diagnosis.diagnose import Diagnose
 from clawloop.evaluation.evaluate import Probe
@@ -40,6 +41,7 @@ from clawloop.synthesis.skills.domain import unmounted
 from clawloop.synthesis.synthesize import Synthesize
 from clawloop.tracking.fanout import Fanout
 from clawloop.training.cold_start import ColdStart
+from clawloop.training.sequences import blind
 from clawloop.types import Candidate, DiagnosisReport, Rollout, RolloutGroup, Task
 from clawloop.validation.screen import Screen
 from clawloop.validation.split import Split
@@ -124,11 +126,21 @@ def _wired(config: Mapping[str, Any], folder: Path, closing: ExitStack) -> Built
     collect = Collect(episode, ledger, workers, seed, progress)
     band = part(config["band"])
 
+    def checked(groups: tuple[RolloutGroup, ...], at: str) -> tuple[RolloutGroup, ...]:
+        audit.check(groups, float(config["trained_floor"]), at)
+        if "grpo" in config["trainer"] and (unknown := blind(groups)):
+            raise ConfigError(
+                f"trainer.grpo: in {at} the engine gave no log-probabilities for {len(unknown)} trials ({unknown[0]}, "
+                "...), and without them nothing can be weighed: choose trainer=[sft], or a policy that gives them."
+            )
+        return groups
+
     def roll_out_in(policy: Policy, tasks: tuple[Task, ...], n: int, at: str, harness: str) -> tuple[RolloutGroup, ...]:
         played = Collect(partial(episode, harness=harness), ledger, workers, seed, progress)
-        groups = played(policy, tasks, n, f"{at}/{harness}")
-        audit.check(groups, float(config["trained_floor"]), at)
-        return groups
+        return checked(played(policy, tasks, n, f"{at}/{harness}"), at)
+
+    def roll_out(policy: Policy, tasks: tuple[Task, ...], n: int, at: str) -> tuple[RolloutGroup, ...]:
+        return checked(collect(policy, tasks, n, at, band.wanted if at.endswith("/admission") else None), at)
 
     scheduler = part(config["scheduler"], harnesses=harness.names, seed=seed)
     batches = part(
@@ -139,11 +151,6 @@ def _wired(config: Mapping[str, Any], folder: Path, closing: ExitStack) -> Built
         trajectories=config["trainer"].get("grpo", {}).get("batch_size", 0),
         seed=seed,
     )
-
-    def roll_out(policy: Policy, tasks: tuple[Task, ...], n: int, at: str) -> tuple[RolloutGroup, ...]:
-        groups = collect(policy, tasks, n, at, band.wanted if at.endswith("/admission") else None)
-        audit.check(groups, float(config["trained_floor"]), at)
-        return groups
 
     def synthesis(
         count: int,
@@ -173,7 +180,7 @@ def _wired(config: Mapping[str, Any], folder: Path, closing: ExitStack) -> Built
         admit=band,
         split=Split(config["split"]["held_out"], seed),
         diagnose=Diagnose(part(config["diagnosis"])),
-        evaluate=lambda theta, k: Probe(probe_tasks(), int(config["probe"]["trials"]), collect, tracker)(theta, k),
+        evaluate=lambda theta, k: Probe(probe_tasks(), int(config["probe"]["trials"]), roll_out, tracker)(theta, k),
     )
     trained = hasattr(policy, "model")
     depends = {"harness": config["harness"], "routine": config["routine"]}

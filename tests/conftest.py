@@ -127,7 +127,7 @@ def nothing_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
         from clawloop.sandbox.docker import owner
 
-        with closing(docker.APIClient()) as api:
+        with closing(docker.APIClient(os.environ["DOCKER_HOST"])) as api:
             assert not api.containers(all=True, filters={"label": f"{owner.LABEL}={owner.owner()}"})
 
 

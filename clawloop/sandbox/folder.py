@@ -95,7 +95,7 @@ def sweep_boxes() -> None:
 
 def sweep(base: Path, prefix: str) -> None:
     """Remove the folders that killed processes claimed."""
-    for path in base.glob(f"{prefix}*"):
+    for path in base.glob(f"{prefix}[0-9]*"):
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError, BlockingIOError):
             _sweep(path)
 

@@ -14,13 +14,13 @@ from typing import Any, Protocol
 
 from clawloop.policy.chat import Chat
 from clawloop.policy.network import Network
-from clawloop.protocols import Agent, Demonstrable, Harness, Policy, Tracker
+from clawloop.protocols import Agent, Demonstrable, Harness, InfrastructureError, Policy, Tracker
 from clawloop.store.recorded import save_whole
 from clawloop.store.weights import digest
 from clawloop.training.schedule import Cosine
 from clawloop.training.sequences import sequences
 from clawloop.training.sft import Sft
-from clawloop.types import Candidate, Completion, DiagnosisReport, Request, Rollout, Task
+from clawloop.types import Candidate, Completion, DiagnosisReport, Outcome, Request, Rollout, Task
 
 
 @dataclass(slots=True)
@@ -58,12 +58,15 @@ def demonstrate(
     """Play the oracles of the candidates that have a task; only rewarded trials are demonstrations.
 
     Raises:
+        InfrastructureError: one broke on the machine; a start without it would be kept and used again.
         ValueError: nobody can write an action of a task's harness down.
     """
     played: list[Rollout] = []
     ready = [(c.task, Demonstrator(chat, c.oracle, _writer(harness_of(c.task.id)))) for c in candidates if c.task]
     with ThreadPoolExecutor(4, thread_name_prefix="demonstration") as pool:
         for rollout in pool.map(lambda pair: play(pair[1], pair[0], 0, 0), ready):
+            if rollout.outcome is Outcome.INFRASTRUCTURE_FAILED:
+                raise InfrastructureError(f"cold start: a demonstration broke on this machine: {rollout.error}")
             played.append(rollout)
             progress("cold start", len(played), len(ready))
     return tuple(rollout for rollout in played if rollout.reward == 1.0)

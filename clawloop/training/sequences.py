@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from clawloop.protocols import Policy
 from clawloop.training.reference import Weights
-from clawloop.types import Rollout, TaskPool
+from clawloop.types import Rollout, RolloutGroup, TaskPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +107,12 @@ def successes(pool: TaskPool, max_tokens: int) -> Drawn:
     """D_SFT (Algorithm 1, line 17): the rewarded rollouts of the practice tasks."""
     rollouts = (r for group in pool.groups for r in group.rollouts if r.reward == 1.0)
     return _drawn((sequences(rollout) for rollout in rollouts), max_tokens)
+
+
+def blind(groups: Iterable[RolloutGroup]) -> list[str]:
+    """The rollouts that GRPO cannot weigh, since the engine did not say how likely their tokens were."""
+    played = ((rollout, rollout.trajectory) for group in groups for rollout in group.rollouts)
+    return [f"{r.task_id}#{r.index}" for r, t in played if t and any(one.logprobs is None for one in t.traces)]
 
 
 def groups(pool: TaskPool, max_tokens: int, advantage: Callable[[list[float]], list[float]]) -> Drawn:

@@ -125,7 +125,7 @@ def test_a_container_that_is_killed_is_tried_again_and_never_a_failure(
     from clawloop.sandbox.docker.docker import Docker
     from clawloop.sandbox.docker.owner import LABEL, owner
 
-    boxes, api = Docker(warm=0), docker.APIClient()
+    boxes, api = Docker(warm=0), docker.APIClient(docker_engine)
 
     def kill() -> None:
         """Twice, while the command sleeps."""
@@ -230,8 +230,8 @@ def test_an_engine_that_hangs_at_the_gateway_is_no_episode_out_of_time(
                 never.wait(60)
             return super().complete(request)
 
-    monkeypatch.setattr(Episode.__init__, "__defaults__", (0, 4.0))  # seconds of a reply: more than the episode has
-    rollout = play(Hangs(SOLVES, calls=True), wall_s=2.0)
+    monkeypatch.setattr(Episode.__init__, "__defaults__", (0, 9.0))  # seconds of a reply: more than the episode has
+    rollout = play(Hangs(SOLVES, calls=True), wall_s=6.0)
     never.set()
     assert (rollout.outcome, rollout.reward) == (Outcome.INFRASTRUCTURE_FAILED, None), rollout
-    assert "the engine hangs: it gave no reply in 4 s" in rollout.error
+    assert "the engine hangs: it gave no reply in 9 s" in rollout.error

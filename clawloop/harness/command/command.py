@@ -133,13 +133,13 @@ class Command:
     def _stop(self, record: Record, result: CommandResult) -> Stop:
         if record.error is not None:
             raise InfrastructureError(record.error)
-        if record.stop is not None:
-            return record.stop
-        if result.stopped == "timeout" and record.calls:
-            return Stop.TIME
         if not any(call.completion for call in record.calls):
             refused = next((call.refused for call in record.calls if call.refused), _tail(result, 500))
             raise InfrastructureError(f"harness {self.name}: the program had no answer from the policy: {refused}")
+        if record.stop is not None:
+            return record.stop
+        if result.stopped == "timeout":
+            return Stop.TIME
         if result.exit_code == 0:
             return Stop.SUBMITTED
         if result.exit_code == _KILLED:
