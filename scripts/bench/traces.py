@@ -11,7 +11,8 @@ the processor, the best of several.
 
     python scripts/bench/traces.py
 
-Goal: every sampled token is trained after what the engine saw; 300 turns with 61,000 tokens are built within 10 ms.
+Goal: every sampled token is trained after what the engine saw; 300 turns with 61,000 tokens take less than 10 ms, calls
+and the rest together. Where only the rest does, the goal is not met.
 """
 
 import argparse
@@ -173,8 +174,8 @@ def main() -> None:
         )
         figures[f"{turns} turns"] = {"tokens": size, "calls_ms": round(asked, 2), "build_ms": round(built, 2)}
     whole = all(one["kept"] == 1.0 for one in figures.values() if "kept" in one)
-    goal = {"kept": 1.0, "context_mismatch_tokens": 0, "build_ms": GOAL_MS}
-    met = whole and figures["300 turns"]["build_ms"] < GOAL_MS
+    goal = {"kept": 1.0, "context_mismatch_tokens": 0, "calls_ms + build_ms": GOAL_MS}
+    met = whole and figures["300 turns"]["calls_ms"] + figures["300 turns"]["build_ms"] < GOAL_MS
     print(json.dumps({"bench": "traces", "figures": figures, "goal": goal, "met": met}))
 
 
