@@ -83,7 +83,7 @@ def _run(config: DictConfig, folder: Path) -> None:
     values = plain(config, tuple(settings.overrides.task))
     check_parts(values, settings.runtime.choices)
 
-    from clawloop.build import build
+    from clawloop.build.run import build
 
     try:
         built = build(values, folder)

@@ -150,7 +150,7 @@ def _kinds() -> list[Any]:
 @pytest.fixture(scope="module", params=_kinds())
 def boxes(request: pytest.FixtureRequest) -> Iterator[Any]:
     """Each part of conf/sandbox, as its yaml says."""
-    from clawloop.build import part
+    from clawloop.build.part import part
 
     if request.param == "docker":
         request.getfixturevalue("docker_engine")

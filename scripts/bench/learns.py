@@ -16,7 +16,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from clawloop.build import agent, arena, part
+from clawloop.build.part import agent, part
+from clawloop.build.players import arena
 from clawloop.config.composed import chosen
 from clawloop.evaluation.statistics import difference, pass_rate
 from clawloop.protocols import Policy

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 
 from screen import LEVELS, makers
 
-from clawloop.build import part
+from clawloop.build.part import part
 from clawloop.config.composed import composed
 from clawloop.policy.scripted import ScriptedPolicy
 from clawloop.protocols import Sandbox, Sandboxes

@@ -33,7 +33,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         return SimpleNamespace(plan=["the plan"], run=lambda: seen.run(), close=seen.closed.append)
 
     monkeypatch.setattr("clawloop.cli.check_parts", lambda *_: None)
-    monkeypatch.setitem(sys.modules, "clawloop.build", SimpleNamespace(build=build))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "clawloop.build.run", SimpleNamespace(build=build))  # type: ignore[arg-type]
     return seen
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from clawloop.build import part
+from clawloop.build.part import part
 from clawloop.harness.play import Native
 from clawloop.policy.scripted import ScriptedPolicy
 from clawloop.protocols import Agent, Demonstrable, InfrastructureError

@@ -7,7 +7,7 @@ import torch
 import yaml
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from clawloop.build import part
+from clawloop.build.part import part
 from clawloop.config.folders import data_dir, options
 from clawloop.training.scheduler.fixed import Fixed
 from clawloop.training.sequences import Drawn, Sequence, Wanted, groups

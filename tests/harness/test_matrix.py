@@ -22,7 +22,8 @@ import pytest
 import yaml
 
 from clawloop import __version__
-from clawloop.build import arena, part
+from clawloop.build.part import part
+from clawloop.build.players import arena
 from clawloop.config.folders import data_dir, options
 from clawloop.config.spine import register
 from clawloop.protocols import InfrastructureError, Sandboxes

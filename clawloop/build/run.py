@@ -1,6 +1,6 @@
-"""The composition root: from a config to everything that works, before any of it works.
+"""From a config to everything that works, before any of it works.
 
-Only this module and `config` know Hydra. Each phase is wrapped here, so that `loop` reads like the algorithm: what is
+Each phase is wrapped here, so that `loop` reads like the algorithm: what is
 finished is not repeated (`store.recorded`), and every phase is timed and told to the trackers.
 """
 
@@ -16,6 +16,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from clawloop import __version__, loop
+from clawloop.build.part import agent, part, parts
+from clawloop.build.players import players
 from clawloop.config.errors import ConfigError
 from clawloop.config.spine import OBJECTIVE
 from clawloop.diagnosis.diagnose import Diagnose
@@ -48,34 +50,6 @@ from clawloop.validation.split import Split
 
 PROBE_SEED = 90_001
 COLD_SEED = 70_001
-SOCKETS = Path("/var/tmp"), "clawloop-run-"
-"""Where the gateways of a run have their sockets."""
-
-
-def part(config: Mapping[str, Any], /, **handed: Any) -> Any:
-    """One part: the class that `_target_` names, with its yaml's arguments and those of `handed` that it asks for."""
-    module, name = str(config["_target_"]).rsplit(".", 1)
-    kind = resolve_name(f"{module}:{name}")
-    wanted = inspect.signature(kind).parameters
-    arguments = {name: value for name, value in config.items() if name != "_target_"}
-    return kind(**arguments | {name: value for name, value in handed.items() if name in wanted})
-
-
-def parts(config: Mapping[str, Mapping[str, Any]], /, **handed: Any) -> dict[str, Any]:
-    """The parts of a list group, by name."""
-    return {name: part(one, **handed) for name, one in config.items()}
-
-
-def agent(config: Mapping[str, Any], source: Path | None = None, **handed: Any) -> Policy:
-    """theta_0: the chosen policy with the weights of the chosen model, which are looked for where none are given.
-
-    Raises:
-        ValueError: there are no such weights, or the policy cannot be had; in one sentence.
-    """
-    weight = source or weights.find(config["model"]["source"], cache())
-    policy: Policy = part(config["policy"], weights=weight, version="theta_0", **handed)
-    return policy
-
 
 @dataclass(slots=True)
 class Built:
@@ -111,7 +85,7 @@ def _wired(config: Mapping[str, Any], folder: Path, closing: ExitStack) -> Built
 
     sandboxes = part(config["sandbox"])
     grader = SandboxGrader(sandboxes)
-    harness, episode = _players(config, sandboxes, grader, closing)
+    harness, episode = players(config, sandboxes, grader, closing)
     source = weights.find(config["model"]["source"], cache())
     policy = agent(config, source, trainer=list(config["trainer"]), tracker=tracker)
     checks = parts(config["check"], sandboxes=sandboxes, grader=grader)
@@ -220,53 +194,6 @@ def _wired(config: Mapping[str, Any], folder: Path, closing: ExitStack) -> Built
         closing.close()
 
     return Built(_plan(config, folder, list(stages), resumed=ledger.ended("synthesize", 1) is not None), run, close)
-
-
-def arena(
-    chosen: Mapping[str, Any], sandbox: Mapping[str, Any], sandboxes: Sandboxes, closing: ExitStack
-) -> tuple[Harness, Sandboxes]:
-    """A harness and the boxes of its episodes. One that asks for a gateway gets one, whose socket its boxes see.
-
-    Args:
-        chosen: the harness as its yaml has it.
-        sandbox: the sandbox as its yaml has it, for boxes of its own.
-        sandboxes: opens the boxes of those that need nothing further.
-        closing: closes the gateway.
-
-    Raises:
-        ValueError: a folder that its boxes must see is not there.
-    """
-    kind = resolve_name(":".join(str(chosen["_target_"]).rsplit(".", 1)))
-    if "gateway" not in inspect.signature(kind).parameters:
-        return part(chosen), sandboxes
-    for place, folder in (chosen.get("mounts") or {}).items():
-        if not Path(folder).is_dir():
-            raise ValueError(
-                f"harness.mounts: {place} must show {folder}, which is not there; run scripts/install_clis.sh."
-            )
-    sweep(*SOCKETS)
-    home, _ = closing.enter_context(claim(*SOCKETS))
-    home.chmod(0o755)
-    gateway = closing.enter_context(Gateway(part(chosen["format"]), host=None, unix=home / "socket"))
-    mounts = {**(sandbox.get("mounts") or {}), **(chosen.get("mounts") or {}), GATEWAY: str(home)}
-    limits = {**(sandbox.get("limits") or {}), **(chosen.get("limits") or {})}
-    settings = {name: value for name, value in chosen.items() if name != "format"}
-    return part(settings, gateway=gateway), part({**sandbox, "mounts": mounts, "limits": limits})
-
-
-def _players(
-    config: Mapping[str, Any], sandboxes: Sandboxes, grader: Grader, closing: ExitStack
-) -> tuple[ByTask, Callable[..., Rollout]]:
-    """What says which harness a task has, and what plays a trial of a task in that one, or in a given `harness`."""
-    arenas = {name: arena(one, config["sandbox"], sandboxes, closing) for name, one in config["harness"].items()}
-    choice = ByTask({name: harness for name, (harness, _) in arenas.items()})
-    reply_s = float(config["budget"]["reply_s"])
-    episodes = {h.name: Episode(h, boxes, grader, reply_s=reply_s) for h, boxes in arenas.values()}
-
-    def play(policy: Agent, task: Task, index: int, seed: int, harness: str | None = None) -> Rollout:
-        return episodes[harness or choice.of(task.id).name](policy, task, index, seed)
-
-    return choice, play
 
 
 def _probe_tasks(
