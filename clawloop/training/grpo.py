@@ -8,6 +8,7 @@ import torch
 
 from clawloop.protocols import Policy, Tracker
 from clawloop.training import loss
+from clawloop.training.attention import takes_trees
 from clawloop.training.fit import autocast, check, fit, trainable
 from clawloop.training.logprobs import token_logprobs
 from clawloop.training.packing import cut, pack
@@ -104,7 +105,7 @@ class Grpo:
 
         def micro(batch: list[Sequence], backward: Callable[[torch.Tensor], None]) -> dict[str, float]:
             sums = dict.fromkeys(("loss", "kl", "clip_fraction", "ratio"), 0.0)
-            for part in cut(batch, self._micro_tokens):
+            for part in cut(batch, self._micro_tokens, takes_trees(model)):
                 chosen = [batch[i] for i in part]
                 packed = pack(chosen, [1 / (len(batch) * one.actions) for one in chosen], device)
                 logprobs = token_logprobs(model, packed, temperature)
@@ -140,7 +141,7 @@ class Grpo:
     ) -> tuple[Sequence, ...]:
         """The sequences with the log-probabilities that the policy has now."""
         found = [[0.0] * len(sequence.ids) for sequence in sequences]
-        for part in cut(sequences, self._micro_tokens):
+        for part in cut(sequences, self._micro_tokens, takes_trees(model)):
             packed = pack([sequences[i] for i in part], [1.0] * len(part), device)
             with autocast(device, self._precision):
                 values = token_logprobs(model, packed, temperature).tolist()

@@ -7,6 +7,7 @@ import torch
 
 from clawloop.protocols import Policy, Tracker
 from clawloop.training import loss
+from clawloop.training.attention import takes_trees
 from clawloop.training.fit import check, fit, trainable
 from clawloop.training.logprobs import token_logprobs
 from clawloop.training.packing import cut, pack
@@ -84,7 +85,7 @@ class Sft:
         def micro(batch: list[Sequence], backward: Callable[[torch.Tensor], None]) -> dict[str, float]:
             tokens = sum(sequence.actions for sequence in batch)
             total = 0.0
-            for part in cut(batch, self._micro_tokens):
+            for part in cut(batch, self._micro_tokens, takes_trees(model)):
                 packed = pack([batch[i] for i in part], [1 / tokens] * len(part), model.device)
                 value = loss.sft(token_logprobs(model, packed), packed.weight_A)
                 backward(value)
