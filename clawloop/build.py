@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from clawloop import __version__, loop
+from clawloop.config.spine import OBJECTIVE
 from clawloop.diagnosis.diagnose import Diagnose
 from clawloop.evaluation.evaluate import Probe
 from clawloop.gateway.server import Gateway
@@ -23,6 +24,7 @@ from clawloop.harness.by_task import ByTask
 from clawloop.harness.command.command import GATEWAY
 from clawloop.protocols import Agent, Author, Grader, Harness, Policy, Sandboxes, Shelf
 from clawloop.report import read, summary, tables
+from clawloop.rollout import audit
 from clawloop.rollout.collect import Collect
 from clawloop.rollout.episode import Episode
 from clawloop.rollout.grade import SandboxGrader
@@ -120,7 +122,9 @@ def _wired(config: Mapping[str, Any], folder: Path, closing: ExitStack) -> Built
     band = part(config["band"])
 
     def roll_out(policy: Policy, tasks: tuple[Task, ...], n: int, at: str) -> tuple[RolloutGroup, ...]:
-        return collect(policy, tasks, n, at, band.wanted if at.endswith("/admission") else None)
+        groups = collect(policy, tasks, n, at, band.wanted if at.endswith("/admission") else None)
+        audit.check(groups, float(config["trained_floor"]), at)
+        return groups
 
     def synthesis(
         count: int,
@@ -153,10 +157,16 @@ def _wired(config: Mapping[str, Any], folder: Path, closing: ExitStack) -> Built
         evaluate=lambda theta, k: Probe(probe_tasks(), int(config["probe"]["trials"]), collect, tracker)(theta, k),
     )
     trained = hasattr(policy, "model")
-    stages = parts(config["trainer"], seed=seed, tracker=tracker, reached=ledger.reached) if trained else {}
     depends = {"harness": config["harness"], "routine": config["routine"]}
     teach = synthesis(int(config["cold_start"]["demonstrations"] or 1), NoGrowth(0), COLD_SEED)
     cold = ColdStart(config["cold_start"], teach, episode, harness.of, tracker, cache(), source, depends)
+
+    def theta(k: int) -> Path:
+        return layout.checkpoint(f"theta_{k}") if k else cold.folder()
+
+    objective = {name: part(config[name], theta=theta) for name in OBJECTIVE}
+    handed = {"seed": seed, "tracker": tracker, "reached": ledger.reached, **objective}
+    stages = parts(config["trainer"], **handed) if trained else {}
 
     def ended(name: str, k: int, seconds: float, repeated: bool) -> None:
         tracker.event("phase", {"name": name, "k": k, "seconds": seconds, "repeated": repeated})

@@ -63,6 +63,8 @@ class Config:
     iterations: int = MISSING
     rollouts: int = MISSING
     temperature: float = MISSING
+    trained_floor: float = 1.0
+    """The share of sampled tokens that must be trained after what the engine saw; below it the run stops."""
     split: Split = field(default_factory=Split)
 
     candidates: int = MISSING
@@ -81,6 +83,15 @@ class Config:
     policy: dict[str, Any] = field(default_factory=dict)
     sandbox: dict[str, Any] = field(default_factory=dict)
 
+    advantage: dict[str, Any] = field(default_factory=dict)
+    clip: dict[str, Any] = field(default_factory=dict)
+    normalisation: dict[str, Any] = field(default_factory=dict)
+    ratio: dict[str, Any] = field(default_factory=dict)
+    kl: dict[str, Any] = field(default_factory=dict)
+    reference: dict[str, Any] = field(default_factory=dict)
+    correction: dict[str, Any] = field(default_factory=dict)
+    schedule: dict[str, Any] = field(default_factory=dict)
+
     harness: dict[str, Any] = field(default_factory=dict)
     routine: dict[str, Any] = field(default_factory=dict)
     growth: dict[str, Any] = field(default_factory=dict)
@@ -89,7 +100,9 @@ class Config:
     tracker: dict[str, Any] = field(default_factory=dict)
 
 
-ONE_PART = ("author", "band", "difficulty", "diagnosis", "policy", "sandbox")
+OBJECTIVE = ("advantage", "clip", "normalisation", "ratio", "kl", "reference", "correction", "schedule")
+"""Groups whose part is handed to the trainers that ask for it."""
+ONE_PART = ("author", "band", "difficulty", "diagnosis", "policy", "sandbox", *OBJECTIVE)
 SEVERAL_PARTS = ("harness", "routine", "growth", "check", "trainer", "tracker")
 
 

@@ -14,7 +14,6 @@ from clawloop.types import (
     Message,
     Request,
     Stop,
-    TokenTrace,
     ToolCall,
     Trajectory,
     Turn,
@@ -145,13 +144,10 @@ class Play:
         self._messages = (*self._messages, Message("assistant", text, self._reply.ids, calls), *messages)
 
     def end(self, *, submitted: bool = False) -> Trajectory:
-        """The episode as it went. Its trace is left empty: whoever handed over the policy has its tokens."""
+        """The episode as it went. Its traces are left out: whoever handed over the policy has its tokens."""
         stop = Stop.SUBMITTED if submitted else self._stop
         seconds = time.monotonic() - self._started
-        trace = TokenTrace((), (), ())
-        return Trajectory(
-            self._task, self._harness.name, self._policy.version, tuple(self._turns), trace, stop, seconds
-        )
+        return Trajectory(self._task, self._harness.name, self._policy.version, tuple(self._turns), (), stop, seconds)
 
 
 def _rules(contract: Contract) -> str:

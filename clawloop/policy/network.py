@@ -64,15 +64,7 @@ class Network:
 
     def load(self, folder: Path, version: str) -> Self:
         """Put saved weights into this model, in place."""
-        state: dict[str, Tensor] = {}
-        for part in sorted(folder.glob("*.safetensors")):
-            state |= load_file(part)
-        missing, unexpected = self.model.load_state_dict({k: v.float() for k, v in state.items()}, strict=False)
-        if unexpected or set(missing) - set(self.model._tied_weights_keys or ()):
-            raise ValueError(
-                f"{folder}: these weights do not fit {self.model.config.model_type}: {[*missing, *unexpected][:3]}."
-            )
-        self.model.tie_weights()
+        put_weights(self.model, folder)
         return self.renamed(version)
 
     def count(self, request: Request) -> int:
@@ -89,3 +81,20 @@ class Network:
             raise RequestError(f"temperature: this policy samples at {self.temperature:g}; leave it out.")
         if request.top_p not in (None, 1.0):
             raise RequestError("top_p: this policy samples from the whole distribution; leave it out.")
+
+
+def put_weights(model: Any, folder: Path) -> None:
+    """Put saved weights into a model, in place.
+
+    Raises:
+        ValueError: they are not those of such a model.
+    """
+    state: dict[str, Tensor] = {}
+    for part in sorted(folder.glob("*.safetensors")):
+        state |= load_file(part)
+    missing, unexpected = model.load_state_dict({k: v.float() for k, v in state.items()}, strict=False)
+    if unexpected or set(missing) - set(model._tied_weights_keys or ()):
+        raise ValueError(
+            f"{folder}: these weights do not fit {model.config.model_type}: {[*missing, *unexpected][:3]}."
+        )
+    model.tie_weights()

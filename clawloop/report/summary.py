@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from clawloop.report.diversity import diversity
+from clawloop.rollout.audit import tally
 from clawloop.store.layout import Layout
 from clawloop.types import Candidate, Outcome, Rollout, RolloutGroup, Screening
 
@@ -90,7 +91,7 @@ def iteration_row(iteration: Iteration) -> dict[str, Any]:
         "admission_rate": 100 * admitted / candidates if candidates else None,
         "sft_trajectories": len(kept),
         "mean_turns": _mean(len(trajectory.turns) for trajectory in kept),
-        "mean_tokens": _mean(len(trajectory.trace.ids) for trajectory in kept),
+        "mean_tokens": _mean(sum(len(trace.ids) for trace in trajectory.traces) for trajectory in kept),
         "practice": len(iteration.practice),
         "held_out": len(iteration.held_out),
         "admission_rollouts": len(at_admission),
@@ -101,6 +102,7 @@ def iteration_row(iteration: Iteration) -> dict[str, Any]:
         "held_out_coverage": _coverage(at_held_out),
         "outcomes": outcomes,
         "infrastructure_failures": sum(counts[Outcome.INFRASTRUCTURE_FAILED.value] for counts in outcomes.values()),
+        "traces": {"admission": tally(at_admission), "held_out": tally(at_held_out)},
         "rejections": _rejections(iteration),
         "author": _author(iteration),
         "levels": _levels(iteration.candidates),

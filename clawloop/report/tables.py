@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, TypeAlias
@@ -46,6 +47,13 @@ _DIVERSITY: _Lines = (
     ("Words an instruction", "instruction_words", _TENTHS),
 )
 
+_TRACES: _Lines = (
+    ("Sampled tokens trained in context (%)", "trained", _percent),
+    ("Tokens trained out of context", "context_mismatch_tokens", _COUNT),
+    ("Prompt tokens read before (%)", "prefix_reuse", _percent),
+    ("Sequences an episode", "sequences", "{:.2f}".format),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class _Run:
@@ -74,7 +82,10 @@ def show(folder: Path, *, times: bool = True) -> str:
     for title, key in (("Pass rates", ""), ("Rejections", "rejections"), ("Author", "author"), ("Levels", "levels")):
         lines = _nested(rows, key) if key else _pass_rates(rows)
         parts.append(_per_iteration(title, rows, lines))
-    parts.append(_per_iteration("Diversity of the candidates", rows, _diversity(rows)))
+    parts.append(_per_iteration("Diversity of the candidates", rows, _measured(rows, _DIVERSITY, "diversity")))
+    parts.append(
+        _per_iteration("Traces of the trials at admission", rows, _measured(rows, _TRACES, "traces", "admission"))
+    )
     if times:
         parts.append(_per_iteration("Seconds", rows, _nested(rows, "seconds")))
         parts.append(f"Wall time: {summary['wall_s']:.0f} s")
@@ -140,10 +151,10 @@ def _lines(rows: Sequence[Mapping[str, Any]], named: _Lines) -> list[list[str]]:
     return [[title, *("-" if row.get(key) is None else form(row[key]) for row in rows)] for title, key, form in named]
 
 
-def _diversity(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Nothing for a summary of a version that did not measure it."""
-    found = [row.get("diversity", {}) for row in rows]
-    return _lines(found, _DIVERSITY) if any(found) else []
+def _measured(rows: Sequence[Mapping[str, Any]], named: _Lines, *keys: str) -> list[list[str]]:
+    """Lines of what each row holds under `keys`; none for a summary of a version that did not measure it."""
+    found = [reduce(lambda held, key: held.get(key, {}), keys, row) for row in rows]
+    return _lines(found, named) if any(found) else []
 
 
 def _pass_rates(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:

@@ -1,25 +1,44 @@
 """One trial of one task, from a fresh workspace to a reward."""
 
+import threading
 from dataclasses import replace
 
 from clawloop.protocols import Agent, Grader, Harness, InfrastructureError, Sandboxes
 from clawloop.rollout.grade import GraderError
-from clawloop.rollout.tokens import trace
-from clawloop.types import Completion, Outcome, Request, Rollout, Snapshot, Stop, Task, Trajectory
+from clawloop.rollout.tokens import TraceBuilder
+from clawloop.types import (
+    Audit,
+    Completion,
+    Outcome,
+    Request,
+    Rollout,
+    Snapshot,
+    Stop,
+    Task,
+    TokenTrace,
+    Trajectory,
+)
 
 
 class _Recorder:
-    """A policy that keeps what it said."""
+    """A policy whose calls become traces. Calls may come from several threads at once."""
 
     def __init__(self, policy: Agent) -> None:
         self._policy = policy
         self.version = policy.version
-        self.completions: list[Completion] = []
+        self._builder = TraceBuilder()
+        self._lock = threading.Lock()
 
     def complete(self, request: Request) -> Completion:
         completion = self._policy.complete(request)
-        self.completions.append(completion)
+        with self._lock:
+            self._builder.add(completion)
         return completion
+
+    def built(self) -> tuple[tuple[TokenTrace, ...], Audit]:
+        """The traces of the calls so far."""
+        with self._lock:
+            return self._builder.build()
 
 
 class Episode:
@@ -61,4 +80,5 @@ class Episode:
         with self._sandboxes.open(task.workspace) as sandbox:
             trajectory = self._harness.run(task.assignment, recorder, sandbox, seed)
             snapshot = sandbox.snapshot()
-        return replace(trajectory, trace=trace(recorder.completions)), snapshot
+        traces, audit = recorder.built()
+        return replace(trajectory, traces=traces, audit=audit), snapshot

@@ -17,8 +17,9 @@ from clawloop.policy.network import Network
 from clawloop.protocols import Agent, Demonstrable, Harness, Policy, Tracker
 from clawloop.store.recorded import save_whole
 from clawloop.store.weights import digest
+from clawloop.training.schedule import Cosine
 from clawloop.training.sft import Sft
-from clawloop.training.source import Sequence as Trained
+from clawloop.training.source import sequences
 from clawloop.types import Candidate, Completion, DiagnosisReport, Request, Rollout, Task
 
 
@@ -105,8 +106,10 @@ class ColdStart:
         self._play, self._harness_of = play, harness_of
         self._cache, self._weights, self._depends = cache, weights, depends
 
-    def _folder(self) -> Path:
-        """Where this start is kept. Weights and sources are read here, so only where there is a start to make."""
+    def folder(self) -> Path:
+        """Where theta_0 lies: the base model, or this start. Then weights and sources are read, to name it by them."""
+        if not self._settings["demonstrations"]:
+            return self._weights
         depends = {**self._depends, "weights": digest(self._weights)}
         package = Path(__file__).parents[1]
         found = (p for room in ("synthesis", "harness") for p in (package / room).rglob("*"))
@@ -120,7 +123,7 @@ class ColdStart:
         """Theta_0, trained in place or loaded."""
         if not self._settings["demonstrations"]:
             return policy
-        folder = self._folder()
+        folder = self.folder()
         cached = folder.is_dir()
         if not cached:
             self._make(policy, folder)
@@ -132,8 +135,7 @@ class ColdStart:
             raise TypeError(f"cold_start: {type(policy).__name__} cannot be trained; set cold_start.demonstrations=0.")
         candidates = self._synthesize(policy, DiagnosisReport.empty(), 0)
         rollouts = demonstrate(candidates, policy.chat, self._play, self._harness_of, self._tracker.progress)
-        traces = [(r.task_id, r.trajectory.trace) for r in rollouts if r.trajectory is not None]
-        sequences = [Trained(name, trace.ids, trace.mask, trace.logprobs) for name, trace in traces]
+        trained = [sequence for rollout in rollouts for sequence in sequences(rollout)]
         stage = Sft(
             lr=float(self._settings["lr"]),
             epochs=int(self._settings["epochs"]),
@@ -141,8 +143,9 @@ class ColdStart:
             micro_tokens=4_096,
             warmup=0.03,
             weight_decay=0.1,
+            schedule=Cosine(),
             tracker=self._tracker,
             axis="cold_start",
         )
-        stage.fit(policy, sequences, 0)
+        stage.fit(policy, trained, 0)
         save_whole(policy, folder)

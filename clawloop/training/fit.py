@@ -6,6 +6,7 @@ import random
 import warnings
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Many
+from itertools import chain
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import lightning
@@ -13,6 +14,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from clawloop.protocols import Policy
+from clawloop.training.schedule import Schedule
 from clawloop.training.source import Sequence
 
 
@@ -52,14 +54,12 @@ def trainable(policy: object, stage: str) -> Trainable:
 _PRECISIONS: dict[str, Literal["32-true", "bf16-mixed"]] = {"float32": "32-true", "bfloat16": "bf16-mixed"}
 
 
-def check(stage: str, schedule: str, precision: str) -> None:
+def check(stage: str, precision: str) -> None:
     """Refuse what no stage knows.
 
     Raises:
-        ValueError: the schedule or the precision is unknown.
+        ValueError: the precision is unknown.
     """
-    if schedule != "cosine":
-        raise ValueError(f"trainer.{stage}.schedule is {schedule!r}; cosine is the only one.")
     if precision not in _PRECISIONS:
         raise ValueError(f"trainer.{stage}.precision is {precision!r}; choose {' or '.join(_PRECISIONS)}.")
 
@@ -67,20 +67,6 @@ def check(stage: str, schedule: str, precision: str) -> None:
 def autocast(device: torch.device, precision: str) -> torch.autocast:
     """What Lightning wraps around a step, for forward passes outside of one."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
-
-
-def cosine(step: int, steps: int, warmup: float) -> float:
-    """The share of the peak rate: linear over the warm-up ratio, then half a cosine (Table 5).
-
-    It would be zero at the step after the last, so that none of a few steps is spent on a rate of zero.
-
-    >>> [round(cosine(step, 6, 0.3), 2) for step in range(6)]
-    [0.5, 1.0, 1.0, 0.85, 0.5, 0.15]
-    """
-    rising = math.ceil(steps * warmup)
-    if step < rising:
-        return (step + 1) / rising
-    return 0.5 * (1 + math.cos(math.pi * (step - rising) / (steps - rising)))
 
 
 class Module(lightning.LightningModule):
@@ -92,6 +78,7 @@ class Module(lightning.LightningModule):
         lr: peak rate.
         steps: optimizer steps in all.
         warmup: the share of steps in which the rate rises.
+        schedule: the share of the peak rate at a step.
         weight_decay: AdamW's.
         max_grad_norm: clips the gradient's norm.
         log: told (step, numbers).
@@ -105,6 +92,7 @@ class Module(lightning.LightningModule):
         lr: float,
         steps: int,
         warmup: float,
+        schedule: Schedule,
         weight_decay: float,
         max_grad_norm: float,
         log: Callable[[int, dict[str, float]], None],
@@ -113,13 +101,13 @@ class Module(lightning.LightningModule):
         self.automatic_optimization = False
         self.model = model
         self._micro, self._tell = micro, log
-        self._lr, self._steps, self._warmup = lr, steps, warmup
+        self._lr, self._steps, self._warmup, self._schedule = lr, steps, warmup, schedule
         self._decay, self._norm, self._step = weight_decay, max_grad_norm, 0
 
     def training_step(self, batch: list[Sequence], index: int) -> None:
         """One optimizer step."""
         optimizer: Any = self.optimizers()
-        rate = self._lr * cosine(self._step, self._steps, self._warmup)
+        rate = self._lr * self._schedule(self._step, self._steps, self._warmup)
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.zero_grad()
@@ -147,19 +135,22 @@ class Module(lightning.LightningModule):
 
 
 class _Batches:
-    """Every epoch in an order of its own, from the seed alone."""
+    """Every epoch in an order of its own, from the seed alone; `size` episodes a batch, each with all its sequences."""
 
     def __init__(self, sequences: Many[Sequence], size: int, epochs: int, seed: str) -> None:
-        self._sequences, self._size, self._epochs, self._seed = list(sequences), size, epochs, seed
+        episodes: dict[str, list[Sequence]] = {}
+        for sequence in sequences:
+            episodes.setdefault(sequence.episode, []).append(sequence)
+        self._episodes, self._size, self._epochs, self._seed = list(episodes.values()), size, epochs, seed
 
     def __len__(self) -> int:
-        return self._epochs * math.ceil(len(self._sequences) / self._size)
+        return self._epochs * math.ceil(len(self._episodes) / self._size)
 
     def __iter__(self) -> Iterator[list[Sequence]]:
         for epoch in range(self._epochs):
-            order = self._sequences.copy()
+            order = self._episodes.copy()
             random.Random(f"{self._seed}/{epoch}").shuffle(order)
-            yield from (order[i : i + self._size] for i in range(0, len(order), self._size))
+            yield from (list(chain(*order[i : i + self._size])) for i in range(0, len(order), self._size))
 
 
 class _Stream(torch.utils.data.IterableDataset[list[Sequence]]):
@@ -179,13 +170,14 @@ def fit(
     epochs: int,
     batch_size: int,
     warmup: float,
+    schedule: Schedule,
     weight_decay: float,
     max_grad_norm: float,
     precision: str,
     seed: str,
     log: Callable[[int, dict[str, float]], None],
 ) -> None:
-    """Train `model` in place, on the device where it is, with AdamW and the cosine schedule.
+    """Train `model` in place, on the device where it is, with AdamW.
 
     Raises:
         ValueError: a sequence holds nothing to train.
@@ -201,6 +193,7 @@ def fit(
         lr=lr,
         steps=len(batches),
         warmup=warmup,
+        schedule=schedule,
         weight_decay=weight_decay,
         max_grad_norm=max_grad_norm,
         log=log,

@@ -2,28 +2,29 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from statistics import fmean
+from pathlib import Path
 
 import torch
 
 from clawloop.protocols import Policy, Tracker
-from clawloop.training import loss
-from clawloop.training.attention import takes_trees
-from clawloop.training.fit import autocast, check, fit, trainable
-from clawloop.training.logprobs import token_logprobs
-from clawloop.training.packing import cut, pack
+from clawloop.training import step
+from clawloop.training.correction import Correction
+from clawloop.training.fit import Trainable, check, fit, trainable
+from clawloop.training.loss import Choices
+from clawloop.training.reference import Reference, standing_in
+from clawloop.training.schedule import Schedule
 from clawloop.training.source import Sequence, groups
 from clawloop.types import TaskPool
 
 
 class Grpo:
-    """Trains on the groups of the practice tasks, with the clipped surrogate and a KL to the reference.
+    """Trains on the groups of the practice tasks, with a surrogate and a KL to a reference.
 
-    The mean is over trajectories of the mean over each one's trained tokens (Shao et al. 2024). The reference is
-    theta', the policy that enters the stage: the paper does not say which, and line 19 starts from it. Its
-    log-probabilities are computed once, before the first step, so that no second model is held. At the first step
-    `drift` is logged: the mean distance, in nats a token, from the behaviour log-probabilities of the ledger to those
-    of the reference, which is SFT's doing.
+    What the loss is made of are parts, one of each group: `advantage`, `clip`, `normalisation`, `ratio`, `kl`,
+    `reference` and `correction`. Log-probabilities of the reference and of theta_old are computed once, before the
+    first step, and only where they are needed, so that no second model is held. The drift of a step is its distance
+    from the behaviour log-probabilities of the ledger. At the first step of an iteration, and at every step where lr is
+    0, that is the difference between the engine that sampled and this trainer, and what SFT did in between.
 
     Args:
         lr: peak rate (Table 5).
@@ -31,10 +32,15 @@ class Grpo:
         batch_size: trajectories an optimizer step.
         warmup: the share of steps in which the rate rises.
         weight_decay: AdamW's.
-        beta: weight of the KL.
-        clip: the ratio is clipped to 1 - clip ... 1 + clip.
-        epsilon: added to a group's standard deviation.
-        schedule: cosine is the only one.
+        beta: weight of the KL; with 0 there is none, and no reference.
+        advantage: from the rewards of a group to its advantages.
+        clip: from a ratio to the clipped one.
+        normalisation: what a token weighs.
+        ratio: from log-ratios of tokens to ratios.
+        kl: the estimator.
+        reference: the policy that the KL is measured to.
+        correction: what the ratio is to, and the weight of the difference to the behaviour.
+        schedule: the share of the peak rate at a step.
         lr_multiplier: a scale's factor on `lr`.
         max_tokens: longer sequences are left out and named.
         micro_tokens: tokens a forward pass.
@@ -55,9 +61,14 @@ class Grpo:
         warmup: float,
         weight_decay: float,
         beta: float,
-        clip: float,
-        epsilon: float,
-        schedule: str = "cosine",
+        advantage: Callable[[list[float]], list[float]],
+        clip: Callable[[torch.Tensor], torch.Tensor],
+        normalisation: Callable[[int, int, int], float],
+        ratio: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+        kl: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+        reference: Reference,
+        correction: Correction,
+        schedule: Schedule,
         lr_multiplier: float = 1.0,
         max_tokens: int = 65_536,
         micro_tokens: int = 8_192,
@@ -67,10 +78,11 @@ class Grpo:
         tracker: Tracker | None = None,
         reached: Callable[[str], int] = lambda axis: 0,
     ) -> None:
-        check(self.name, schedule, precision)
+        check(self.name, precision)
         self._lr, self._epochs, self._batch_size = lr * lr_multiplier, epochs, batch_size
-        self._warmup, self._decay, self._norm = warmup, weight_decay, max_grad_norm
-        self._beta, self._clip, self._epsilon = beta, clip, epsilon
+        self._warmup, self._schedule, self._decay, self._norm = warmup, schedule, weight_decay, max_grad_norm
+        self._advantage, self._normalisation, self._reference = advantage, normalisation, reference
+        self._choices = Choices(clip, ratio, kl, correction, beta)
         self._max_tokens, self._micro_tokens, self._precision = max_tokens, micro_tokens, precision
         self._seed, self._tracker, self._reached = seed, tracker, reached
 
@@ -84,50 +96,41 @@ class Grpo:
         target = trainable(policy, self.name)
         if target.temperature <= 0:
             raise ValueError(f"trainer grpo: the policy samples at temperature {target.temperature}; set one above 0.")
-        drawn = groups(practice, self._max_tokens, self._epsilon)
+        drawn = groups(practice, self._max_tokens, self._advantage)
         if self._tracker is not None:
             detail = {"k": k, "sequences": len(drawn.sequences), "groups": drawn.groups, "dropped": drawn.unanimous}
             self._tracker.event("grpo/data", detail | {"too_long": list(drawn.too_long), "empty": drawn.empty})
         if drawn.sequences:
-            self._fit(target.model, target.temperature, drawn.sequences, k)
+            self._fit(target, self._known(target, drawn.sequences, k), k)
         return target.renamed(f"theta_{k}-grpo")
 
-    def _fit(self, model: torch.nn.Module, temperature: float, sequences: tuple[Sequence, ...], k: int) -> None:
-        device = next(model.parameters()).device
-        sequences = self._with_reference(model, temperature, sequences, device)
-        drift = fmean(
-            abs(one.reference[t] - behaviour)
-            for one in sequences
-            for t, behaviour in enumerate(one.logprobs or ())
-            if t and one.mask[t]
-        )
+    def _fit(self, target: Trainable, sequences: list[Sequence], k: int) -> None:
         before = self._reached(self.name)
 
-        def micro(batch: list[Sequence], backward: Callable[[torch.Tensor], None]) -> dict[str, float]:
-            sums = dict.fromkeys(("loss", "kl", "clip_fraction", "ratio"), 0.0)
-            for part in cut(batch, self._micro_tokens, takes_trees(model)):
-                chosen = [batch[i] for i in part]
-                packed = pack(chosen, [1 / (len(batch) * one.actions) for one in chosen], device)
-                logprobs = token_logprobs(model, packed, temperature)
-                found = loss.grpo(logprobs, packed, clip=self._clip, beta=self._beta)
-                backward(found.loss)
-                for name, value in zip(sums, (found.loss, found.kl, found.clipped, found.ratio), strict=True):
-                    sums[name] += float(value.detach())
-            reward = sum(one.reward for one in batch) / len(batch)
-            return sums | {"reward": reward, "tokens": float(sum(one.actions for one in batch))}
+        def micro(batch: list[Sequence], backward: step.Backward) -> dict[str, float]:
+            return step.grpo(
+                target.model,
+                batch,
+                backward,
+                self._choices,
+                self._normalisation,
+                temperature=target.temperature,
+                micro_tokens=self._micro_tokens,
+            )
 
-        def log(step: int, numbers: dict[str, float]) -> None:
+        def log(at: int, numbers: dict[str, float]) -> None:
             if self._tracker is not None:
-                self._tracker.log(self.name, before + step, numbers | ({"drift": drift} if step == 1 else {}))
+                self._tracker.log(self.name, before + at, numbers)
 
         fit(
-            model,
+            target.model,
             sequences,
             micro,
             lr=self._lr,
             epochs=self._epochs,
             batch_size=self._batch_size,
             warmup=self._warmup,
+            schedule=self._schedule,
             weight_decay=self._decay,
             max_grad_norm=self._norm,
             precision=self._precision,
@@ -135,16 +138,24 @@ class Grpo:
             log=log,
         )
 
-    @torch.no_grad()
-    def _with_reference(
-        self, model: torch.nn.Module, temperature: float, sequences: tuple[Sequence, ...], device: torch.device
-    ) -> tuple[Sequence, ...]:
-        """The sequences with the log-probabilities that the policy has now."""
-        found = [[0.0] * len(sequence.ids) for sequence in sequences]
-        for part in cut(sequences, self._micro_tokens, takes_trees(model)):
-            packed = pack([sequences[i] for i in part], [1.0] * len(part), device)
-            with autocast(device, self._precision):
-                values = token_logprobs(model, packed, temperature).tolist()
-            for (i, t), value in zip(packed.origin, values, strict=True):
-                found[part[i]][t] = value
-        return tuple(replace(one, reference=tuple(values)) for one, values in zip(sequences, found, strict=True))
+    def _known(self, target: Trainable, sequences: tuple[Sequence, ...], k: int) -> list[Sequence]:
+        """The sequences with what the reference and theta_old say of them, each where it is needed."""
+
+        def by(weights: Path | None) -> list[tuple[float, ...]]:
+            with standing_in(target.model, weights):
+                return step.logprobs(
+                    target.model,
+                    sequences,
+                    temperature=target.temperature,
+                    micro_tokens=self._micro_tokens,
+                    precision=self._precision,
+                )
+
+        reference: list[tuple[float, ...]] = [()] * len(sequences)
+        old = reference
+        weights = self._reference.weights(k) if self._choices.beta else None
+        if self._choices.beta:
+            reference = by(weights)
+        if self._choices.correction.on_old:
+            old = reference if self._choices.beta and weights is None else by(None)
+        return [replace(one, reference=r, old=o) for one, r, o in zip(sequences, reference, old, strict=True)]

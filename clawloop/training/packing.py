@@ -37,6 +37,8 @@ class Packed:
     reference_A: Tensor
     advantage_A: Tensor
     weight_A: Tensor
+    old_A: Tensor
+    episode_A: Tensor
     origin: list[tuple[int, int]]
 
 
@@ -74,23 +76,26 @@ def pack(sequences: Many[Sequence], weights: Many[float], device: torch.device) 
 
     origin = [(i, t) for i, one in enumerate(sequences) for t in range(1, len(one.ids)) if one.mask[t]]
     columns = torch.cat([path[i][:-1][torch.tensor(one.mask[1:], dtype=torch.bool)] for i, one in enumerate(sequences)])
-    chosen = [(sequences[i], t, weights[i]) for i, t in origin]
-    reals = [
-        (one.logprobs[t] if one.logprobs else 0.0, one.reference[t] if one.reference else 0.0, one.advantage, weight)
-        for one, t, weight in chosen
-    ]
-    behaviour_A, reference_A, advantage_A, weight_A = torch.tensor(reals, device=device).unbind(1)
+    number = {name: n for n, name in enumerate(dict.fromkeys(one.episode for one in sequences))}
+    reals: list[tuple[float, ...]] = []
+    for i, t in origin:
+        one = sequences[i]
+        known = (values[t] if values else 0.0 for values in (one.logprobs, one.reference, one.old))
+        reals.append((*known, one.advantage, weights[i]))
+    behaviour_A, reference_A, old_A, advantage_A, weight_A = torch.tensor(reals, device=device).unbind(1)
     return Packed(
         torch.tensor(ids, device=device),
         torch.tensor(place, device=device),
         end[: len(ids)].to(device),
         path,
         columns.to(device),
-        torch.tensor([one.ids[t] for one, t, _ in chosen], device=device),
+        torch.tensor([sequences[i].ids[t] for i, t in origin], device=device),
         behaviour_A,
         reference_A,
         advantage_A,
         weight_A,
+        old_A,
+        torch.tensor([number[sequences[i].episode] for i, _ in origin], device=device),
         origin,
     )
 
@@ -118,10 +123,11 @@ def fill(sizes: Many[int], room: int) -> list[list[int]]:
 
 
 def cut(sequences: Many[Sequence], micro_tokens: int, shared: bool = True) -> list[list[int]]:
-    """Micro-batches of at most `micro_tokens` positions; a longer sequence has one of its own.
+    """Micro-batches of at most `micro_tokens` positions. The sequences of an episode stay together.
 
-    The tree is packed from its leaves up: at each branching, what hangs there goes into as few bins as fit beside the
-    tokens above it, which each bin repeats. Where nothing is shared this is best-fit decreasing.
+    An episode larger than that is a micro-batch of its own. The tree of the episodes' first sequences is packed from
+    its leaves up: at each branching, what hangs there goes into as few bins as fit beside the tokens above it, which
+    each bin repeats. Where nothing is shared this is best-fit decreasing.
 
     Args:
         sequences: what to cut.
@@ -129,14 +135,19 @@ def cut(sequences: Many[Sequence], micro_tokens: int, shared: bool = True) -> li
         shared: whether the model takes trees (`attention.takes_trees`). One that does not has a padded row for each
             sequence, and then they go by length.
     """
+    episodes: dict[str, list[int]] = {}
+    for i, one in enumerate(sequences):
+        episodes.setdefault(one.episode, []).append(i)
+    parts = list(episodes.values())
     if not shared:
-        return _rows(sequences, micro_tokens)
-    above: list[tuple[int, list[_Bin]]] = [
-        (0, [])
-    ]  # the branchings above the sequence at hand: depth, what hangs there
-    for i, common in _alike(sequences):
+        return _rows(sequences, parts, micro_tokens)
+    trees = [list(_alike([sequences[i] for i in part])) for part in parts]
+    firsts = [sequences[part[tree[0][0]]] for part, tree in zip(parts, trees, strict=True)]
+    above: list[tuple[int, list[_Bin]]] = [(0, [])]  # the branchings above the episode at hand: depth, what hangs there
+    for e, common in _alike(firsts):
         _close(above, common, micro_tokens)
-        above.append((len(sequences[i].ids), [(0, [i])]))
+        tokens = sum(len(sequences[parts[e][i]].ids) - twice for i, twice in trees[e])
+        above.append((tokens, [(0, parts[e])]))
     _close(above, 0, micro_tokens)
     return [chosen for _, chosen in _filled(above[0][1], micro_tokens)]
 
@@ -161,12 +172,12 @@ def _filled(bins: list[_Bin], room: int) -> list[_Bin]:
     ]
 
 
-def _rows(sequences: Many[Sequence], micro_tokens: int) -> list[list[int]]:
+def _rows(sequences: Many[Sequence], parts: list[list[int]], micro_tokens: int) -> list[list[int]]:
     """By length, so that little is padded."""
     batches: list[list[int]] = []
-    for i in sorted(range(len(sequences)), key=lambda i: (len(sequences[i].ids), i)):
-        if batches and (len(batches[-1]) + 1) * len(sequences[i].ids) <= micro_tokens:
-            batches[-1].append(i)
+    for longest, part in sorted((max(len(sequences[i].ids) for i in part), part) for part in parts):
+        if batches and (len(batches[-1]) + len(part)) * longest <= micro_tokens:
+            batches[-1] += part
         else:
-            batches.append([i])
+            batches.append(list(part))
     return batches

@@ -3,14 +3,10 @@
 from collections.abc import Callable
 from collections.abc import Sequence as Many
 
-import torch
-
 from clawloop.protocols import Policy, Tracker
-from clawloop.training import loss
-from clawloop.training.attention import takes_trees
+from clawloop.training import step
 from clawloop.training.fit import check, fit, trainable
-from clawloop.training.logprobs import token_logprobs
-from clawloop.training.packing import cut, pack
+from clawloop.training.schedule import Schedule
 from clawloop.training.source import Sequence, successes
 from clawloop.types import TaskPool
 
@@ -27,7 +23,7 @@ class Sft:
         batch_size: trajectories an optimizer step.
         warmup: the share of steps in which the rate rises.
         weight_decay: AdamW's.
-        schedule: cosine is the only one.
+        schedule: the share of the peak rate at a step.
         lr_multiplier: a scale's factor on `lr`.
         max_tokens: longer sequences are left out and named.
         micro_tokens: tokens a forward pass.
@@ -48,7 +44,7 @@ class Sft:
         batch_size: int,
         warmup: float,
         weight_decay: float,
-        schedule: str = "cosine",
+        schedule: Schedule,
         lr_multiplier: float = 1.0,
         max_tokens: int = 65_536,
         micro_tokens: int = 8_192,
@@ -59,9 +55,9 @@ class Sft:
         axis: str = "sft",
         reached: Callable[[str], int] = lambda axis: 0,
     ) -> None:
-        check(self.name, schedule, precision)
+        check(self.name, precision)
         self._lr, self._epochs, self._batch_size = lr * lr_multiplier, epochs, batch_size
-        self._warmup, self._decay, self._norm = warmup, weight_decay, max_grad_norm
+        self._warmup, self._schedule, self._decay, self._norm = warmup, schedule, weight_decay, max_grad_norm
         self._max_tokens, self._micro_tokens, self._precision = max_tokens, micro_tokens, precision
         self._seed, self._tracker, self._axis, self._reached = seed, tracker, axis, reached
 
@@ -82,19 +78,12 @@ class Sft:
         model = trainable(policy, self.name).model
         before = self._reached(self._axis)
 
-        def micro(batch: list[Sequence], backward: Callable[[torch.Tensor], None]) -> dict[str, float]:
-            tokens = sum(sequence.actions for sequence in batch)
-            total = 0.0
-            for part in cut(batch, self._micro_tokens, takes_trees(model)):
-                packed = pack([batch[i] for i in part], [1 / tokens] * len(part), model.device)
-                value = loss.sft(token_logprobs(model, packed), packed.weight_A)
-                backward(value)
-                total += float(value.detach())
-            return {"loss": total, "tokens": float(tokens)}
+        def micro(batch: list[Sequence], backward: step.Backward) -> dict[str, float]:
+            return step.sft(model, batch, backward, micro_tokens=self._micro_tokens)
 
-        def log(step: int, numbers: dict[str, float]) -> None:
+        def log(at: int, numbers: dict[str, float]) -> None:
             if self._tracker is not None:
-                self._tracker.log(self._axis, before + step, numbers)
+                self._tracker.log(self._axis, before + at, numbers)
 
         fit(
             model,
@@ -104,6 +93,7 @@ class Sft:
             epochs=self._epochs,
             batch_size=self._batch_size,
             warmup=self._warmup,
+            schedule=self._schedule,
             weight_decay=self._decay,
             max_grad_norm=self._norm,
             precision=self._precision,

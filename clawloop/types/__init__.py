@@ -22,6 +22,7 @@ from clawloop.types.task import (
     Workspace,
 )
 from clawloop.types.trajectory import (
+    Audit,
     Completion,
     Message,
     Request,
@@ -36,6 +37,7 @@ from clawloop.types.trajectory import (
 __all__ = [
     "Assignment",
     "Attempt",
+    "Audit",
     "Budget",
     "Call",
     "Candidate",

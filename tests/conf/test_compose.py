@@ -11,7 +11,7 @@ import yaml
 from clawloop.config.errors import ConfigError
 from clawloop.config.folders import data_dir, options
 from clawloop.config.parts import check_parts
-from clawloop.config.spine import ONE_PART, SEVERAL_PARTS
+from clawloop.config.spine import OBJECTIVE, ONE_PART, SEVERAL_PARTS
 
 Composed = tuple[dict[str, Any], dict[str, Any]]
 Compose = Callable[..., Composed]
@@ -51,10 +51,11 @@ def test_the_main_experiment_holds_the_paper_s_table_5(composed: Compose) -> Non
     assert (values["candidates"], values["workers"], values["max_tokens"]) == (1024, 32, 65536)
     assert (values["budget"]["turns"], values["budget"]["wall_s"]) == (300, 24 * 3600)
     sft, grpo = values["trainer"]["sft"], values["trainer"]["grpo"]
-    table = ("lr", "epochs", "warmup", "weight_decay", "schedule", "batch_size", "lr_multiplier")
-    assert [sft[key] for key in table] == [2e-5, 3, 0.03, 0.1, "cosine", 128, 1.0]
-    assert [grpo[key] for key in table] == [5e-7, 1, 0.05, 0.0, "cosine", 64, 1.0]
+    table = ("lr", "epochs", "warmup", "weight_decay", "batch_size", "lr_multiplier")
+    assert [sft[key] for key in table] == [2e-5, 3, 0.03, 0.1, 128, 1.0]
+    assert [grpo[key] for key in table] == [5e-7, 1, 0.05, 0.0, 64, 1.0]
     assert grpo["beta"] == 0.04
+    assert values["schedule"]["_target_"].endswith(".Cosine")
     assert values["model"]["source"] == "Qwen/Qwen3.6-27B"
 
 
@@ -63,6 +64,22 @@ def test_one_override_is_an_ablation(composed: Compose) -> None:
     assert list(values["trainer"]) == ["sft"]
     assert values["trainer"]["sft"]["lr"] == 1e-6
     assert values["growth"] == {}
+
+
+def test_the_loss_is_chosen_part_by_part(composed: Compose) -> None:
+    def objective(*overrides: str) -> dict[str, dict[str, Any]]:
+        values, choices = composed(*overrides)
+        check_parts(values, choices)
+        return {group: values[group] for group in OBJECTIVE}
+
+    main = objective("+experiment=main")
+    other = objective("+experiment=main", "advantage=leave_one_out", "clip=higher", "clip.low=0.1")
+    assert {group for group in OBJECTIVE if main[group] != other[group]} == {"advantage", "clip"}
+    assert other["clip"] == main["clip"] | {"low": 0.1, "high": 0.28}
+    assert objective("+experiment=main", "clip.low=0.3")["clip"]["high"] == 0.3
+    drgrpo = objective("+experiment=drgrpo")
+    assert {group for group in OBJECTIVE if main[group] != drgrpo[group]} == {"advantage", "normalisation", "schedule"}
+    assert drgrpo["normalisation"]["length"] == composed("+experiment=drgrpo")[0]["max_tokens"]
 
 
 def test_the_author_reads_the_folders_of_the_domain_route(composed: Compose) -> None:

@@ -55,7 +55,7 @@ def test_right_and_wrong_are_scored(episode: Episode) -> None:
 def test_the_trace_is_the_bytes_that_were_said(episode: Episode) -> None:
     rollout = episode(says("wc -l < a.txt > n.txt"), task(), 0, 1)
     assert rollout.trajectory is not None
-    trace = rollout.trajectory.trace
+    (trace,) = rollout.trajectory.traces
     said = bytes(i for i, m in zip(trace.ids, trace.mask, strict=True) if m and i < 256)
     assert said == b"```bash\nwc -l < a.txt > n.txt\n```done"
     assert sum(i == 256 and m for i, m in zip(trace.ids, trace.mask, strict=True)) == 2

@@ -1,6 +1,7 @@
 """training/packing: whole sequences, shared beginnings once, micro-batches that are full."""
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,8 +12,9 @@ from clawloop.training.source import Sequence
 CPU = torch.device("cpu")
 
 
-def sequence(ids: list[int], name: str = "x") -> Sequence:
-    return Sequence(name, tuple(ids), (0,) + (1,) * (len(ids) - 1), None)
+def sequence(ids: list[int]) -> Sequence:
+    """An episode of its own, since no two have the same tokens."""
+    return Sequence(str(ids), tuple(ids), (0,) + (1,) * (len(ids) - 1), None)
 
 
 def family(rng: random.Random, prompts: int, rollouts: int) -> list[Sequence]:
@@ -96,3 +98,19 @@ def test_padded_rows_go_by_length() -> None:
     assert sorted(i for part in parts for i in part) == list(range(20))
     assert all(len(part) * max(len(batch[i].ids) for i in part) <= 60 for part in parts)
     assert len(cut(batch, 10**6, shared=False)) == 1
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("room", [1, 60, 120, 10**6])
+def test_the_sequences_of_an_episode_stay_in_one_micro_batch(room: int, shared: bool) -> None:
+    batch = [replace(one, episode=str(i % 7)) for i, one in enumerate(family(random.Random(2), 4, 5))]
+    parts = cut(batch, room, shared)
+    assert sorted(i for part in parts for i in part) == list(range(20))
+    homes = {name: {n for n, part in enumerate(parts) for i in part if batch[i].episode == name} for name in "0123456"}
+    assert all(len(home) == 1 for home in homes.values())
+    for part in parts:
+        chosen = [batch[i] for i in part]
+        width = max(len(one.ids) for one in chosen) * len(part)
+        tokens = len(pack(chosen, [1.0] * len(part), CPU).ids_N) if shared else width
+        assert tokens <= room or len({one.episode for one in chosen}) == 1
+    assert len(cut(batch, 1, shared)) == 7

@@ -9,7 +9,7 @@ from string import Template
 from clawloop.harness.command.turns import clipped, turns_of
 from clawloop.harness.play import opening
 from clawloop.protocols import Agent, InfrastructureError, Sandbox, Sessions
-from clawloop.types import Assignment, Budget, CommandResult, Record, Stop, TokenTrace, Trajectory
+from clawloop.types import Assignment, Budget, CommandResult, Record, Stop, Trajectory
 
 GATEWAY = "/srv/gateway"
 """Where a box sees the folder with the gateway's socket, which is `socket` there."""
@@ -66,7 +66,8 @@ class Command:
     ) -> None:
         if not command:
             raise ValueError(
-                "harness.command: it names no program; give one, as in 'harness.command.command=[my-agent,$instruction]'."
+                "harness.command: it names no program; give one, as in "
+                "'harness.command.command=[my-agent,$instruction]'."
             )
         if unknown := set((stops or {}).values()) - set(Stop):
             raise ValueError(f"harness.stops: {min(unknown)} is no reason to stop; choose from {', '.join(Stop)}.")
@@ -78,7 +79,7 @@ class Command:
         self._context, self._shown = context, observation_chars
 
     def run(self, assignment: Assignment, policy: Agent, sandbox: Sandbox, seed: int) -> Trajectory:
-        """Play one episode. The trajectory's trace is left empty: whoever handed over the policy has its tokens.
+        """Play one episode. The trajectory's traces are left out: whoever handed over the policy has its tokens.
 
         Raises:
             InfrastructureError: the policy or the box broke, or the program was never answered.
@@ -93,7 +94,7 @@ class Command:
         stop = self._stop(record, result)
         turns = turns_of(record, self._shown, "" if stop is Stop.SUBMITTED else _tail(result, self._shown))
         seconds = time.monotonic() - started
-        return Trajectory(assignment.task_id, self.name, policy.version, turns, TokenTrace((), (), ()), stop, seconds)
+        return Trajectory(assignment.task_id, self.name, policy.version, turns, (), stop, seconds)
 
     def _play(self, assignment: Assignment, key: str, sandbox: Sandbox) -> CommandResult:
         budget = self._budget
