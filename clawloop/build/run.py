@@ -4,14 +4,12 @@ Each phase is wrapped here, so that `loop` reads like the algorithm: what is
 finished is not repeated (`store.recorded`), and every phase is timed and told to the trackers.
 """
 
-import inspect
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from pkgutil import resolve_name
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,16 +20,11 @@ from clawloop.config.errors import ConfigError
 from clawloop.config.spine import OBJECTIVE
 from clawloop.diagnosis.diagnose import Diagnose
 from clawloop.evaluation.evaluate import Probe
-from clawloop.gateway.server import Gateway
-from clawloop.harness.by_task import ByTask
-from clawloop.harness.command.command import GATEWAY
-from clawloop.protocols import Agent, Author, Grader, Harness, Policy, Sandboxes, Shelf
+from clawloop.protocols import Author, Policy, Shelf
 from clawloop.report import read, summary, tables
 from clawloop.rollout import audit
 from clawloop.rollout.collect import Collect
-from clawloop.rollout.episode import Episode
 from clawloop.rollout.grade import SandboxGrader
-from clawloop.sandbox.folder import claim, sweep
 from clawloop.store import weights
 from clawloop.store.layout import Layout, cache
 from clawloop.store.ledger import Ledger
@@ -44,12 +37,13 @@ from clawloop.synthesis.synthesize import Synthesize
 from clawloop.tracking.fanout import Fanout
 from clawloop.training.cold_start import ColdStart
 from clawloop.training.sequences import blind
-from clawloop.types import Candidate, DiagnosisReport, Rollout, RolloutGroup, Task
+from clawloop.types import Candidate, DiagnosisReport, RolloutGroup, Task
 from clawloop.validation.screen import Screen
 from clawloop.validation.split import Split
 
 PROBE_SEED = 90_001
 COLD_SEED = 70_001
+
 
 @dataclass(slots=True)
 class Built:

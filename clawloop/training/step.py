@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from clawloop.training import loss
+from clawloop.training.attention import takes_trees
 from clawloop.training.fit import autocast
 from clawloop.training.logprobs import token_logprobs
 from clawloop.training.packing import cut, pack
@@ -26,7 +27,7 @@ def sft(model: Any, batch: Many[Sequence], backward: Backward, *, micro_tokens: 
     device = next(model.parameters()).device
     (tokens,) = summed([sum(one.actions for one in batch)], device)
     total = 0.0
-    for part in cut(batch, micro_tokens):
+    for part in cut(batch, micro_tokens, takes_trees(model)):
         packed = pack([batch[i] for i in part], [1 / tokens] * len(part), device)
         value = loss.sft(token_logprobs(model, packed), packed.weight_A)
         backward(value)
@@ -54,7 +55,7 @@ def grpo(
     weight = {name: normalisation(count, int(episodes), int(tokens)) for name, count in own.items()}
     sums: Counter[str] = Counter()
     farthest = 0.0
-    for part in cut(batch, micro_tokens):
+    for part in cut(batch, micro_tokens, takes_trees(model)):
         chosen = [batch[i] for i in part]
         packed = pack(chosen, [weight[one.episode] for one in chosen], device)
         found = loss.grpo(token_logprobs(model, packed, temperature), packed, choices)
@@ -74,7 +75,7 @@ def logprobs(
     """By sequence and position, the log-probability that the model gives each trained token; 0 at the others."""
     device = next(model.parameters()).device
     found = [[0.0] * len(sequence.ids) for sequence in sequences]
-    for part in cut(sequences, micro_tokens):
+    for part in cut(sequences, micro_tokens, takes_trees(model)):
         packed = pack([sequences[i] for i in part], [1.0] * len(part), device)
         with autocast(device, precision):
             values = token_logprobs(model, packed, temperature).tolist()

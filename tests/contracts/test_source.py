@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from clawloop.build.part import part
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from clawloop.build.part import part
 from clawloop.config.folders import data_dir, options
 from clawloop.training.scheduler.fixed import Fixed
 from clawloop.training.sequences import Drawn, Sequence, Wanted, groups

@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 import yaml
-
-from clawloop import __version__
 from clawloop.build.part import part
 from clawloop.build.players import arena
+
+from clawloop import __version__
 from clawloop.config.folders import data_dir, options
 from clawloop.config.spine import register
 from clawloop.protocols import InfrastructureError, Sandboxes

@@ -20,10 +20,9 @@ from torch import distributed
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from clawloop.config.folders import data_dir, options
-from clawloop.training import correction, kl, normalisation, ratio, step
+from clawloop.training import correction, kl, logprobs, normalisation, ratio, step
 from clawloop.training.clip import Clip, NoClip
 from clawloop.training.loss import Choices
-from clawloop.training.packing import pack
 from clawloop.training.sequences import Sequence
 
 TEMPERATURE = 0.7
@@ -237,23 +236,23 @@ def test_the_table_tells_its_options_apart(exact: Any) -> None:
     assert abs(truncated - 1) > 0.01
 
 
-@pytest.mark.parametrize("packed", [False, True], ids=["rows", "packed"])
+@pytest.mark.parametrize("trees", [False, True], ids=["rows", "trees"])
 @pytest.mark.parametrize("micro_tokens", MICRO.values(), ids=MICRO)
 @pytest.mark.parametrize("of", TABLE, ids=str)
 def test_a_step_is_the_equations(
-    model: Any, exact: Any, of: Objective, micro_tokens: int, packed: bool, monkeypatch: pytest.MonkeyPatch
+    model: Any, exact: Any, of: Objective, micro_tokens: int, trees: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if packed:
-        monkeypatch.setattr(step, "pack", functools.partial(pack, capacity=40))
+    monkeypatch.setattr(step, "takes_trees", lambda model: trees)
+    monkeypatch.setattr(logprobs, "takes_trees", lambda model: trees)
     numbers = _ours(model, sequences(), of, micro_tokens)
     _agree(numbers, _gradient(model), exact(of))
 
 
-@pytest.mark.parametrize("packed", [False, True], ids=["rows", "packed"])
+@pytest.mark.parametrize("trees", [False, True], ids=["rows", "trees"])
 @pytest.mark.parametrize("micro_tokens", MICRO.values(), ids=MICRO)
-def test_sft_is_eq_1(model: Any, micro_tokens: int, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if packed:
-        monkeypatch.setattr(step, "pack", functools.partial(pack, capacity=40))
+def test_sft_is_eq_1(model: Any, micro_tokens: int, trees: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step, "takes_trees", lambda model: trees)
+    monkeypatch.setattr(logprobs, "takes_trees", lambda model: trees)
     slow = copy.deepcopy(model).double()
     slow.zero_grad()
     wanted = slow_sft(slow, sequences())
