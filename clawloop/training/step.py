@@ -2,6 +2,8 @@
 
 With several ranks a batch is this rank's part of the step. Counts are those of all ranks, so that the gradients of the
 ranks add up to that of the step.
+
+Shapes: A trained tokens of a micro-batch.
 """
 
 from collections import Counter
@@ -12,8 +14,9 @@ from typing import Any
 import torch
 
 from clawloop.training import loss
+from clawloop.training.attention import takes_trees
 from clawloop.training.fit import autocast
-from clawloop.training.logprobs import token_logprobs
+from clawloop.training.logprobs import logprobs_and_entropy, token_logprobs
 from clawloop.training.packing import cut, pack
 from clawloop.training.ranks import largest, summed
 from clawloop.training.source import Sequence
@@ -26,7 +29,7 @@ def sft(model: Any, batch: Many[Sequence], backward: Backward, *, micro_tokens: 
     device = next(model.parameters()).device
     (tokens,) = summed([sum(one.actions for one in batch)], device)
     total = 0.0
-    for part in cut(batch, micro_tokens):
+    for part in cut(batch, micro_tokens, takes_trees(model)):
         packed = pack([batch[i] for i in part], [1 / tokens] * len(part), device)
         value = loss.sft(token_logprobs(model, packed), packed.weight_A)
         backward(value)
@@ -54,12 +57,13 @@ def grpo(
     weight = {name: normalisation(count, int(episodes), int(tokens)) for name, count in own.items()}
     sums: Counter[str] = Counter()
     farthest = 0.0
-    for part in cut(batch, micro_tokens):
+    for part in cut(batch, micro_tokens, takes_trees(model)):
         chosen = [batch[i] for i in part]
         packed = pack(chosen, [weight[one.episode] for one in chosen], device)
-        found = loss.grpo(token_logprobs(model, packed, temperature), packed, choices)
+        logprobs_A, entropy_A = logprobs_and_entropy(model, packed, temperature)
+        found = loss.grpo(logprobs_A, packed, choices)
         backward(found.loss)
-        added = {"loss": found.loss.detach() * tokens, **found.sums}
+        added = {"loss": found.loss.detach() * tokens, "entropy": entropy_A.sum(), **found.sums}
         sums.update(dict(zip(added, torch.stack(list(added.values())).tolist(), strict=True)))
         farthest = max(farthest, float(found.farthest))
     means = dict(zip(sums, (value / tokens for value in summed(list(sums.values()), device)), strict=True))
@@ -74,7 +78,7 @@ def logprobs(
     """By sequence and position, the log-probability that the model gives each trained token; 0 at the others."""
     device = next(model.parameters()).device
     found = [[0.0] * len(sequence.ids) for sequence in sequences]
-    for part in cut(sequences, micro_tokens):
+    for part in cut(sequences, micro_tokens, takes_trees(model)):
         packed = pack([sequences[i] for i in part], [1.0] * len(part), device)
         with autocast(device, precision):
             values = token_logprobs(model, packed, temperature).tolist()

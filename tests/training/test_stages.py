@@ -442,7 +442,7 @@ def test_bfloat16_trains_fp32_weights(policy: Any, tracker: Any) -> None:
     pool = sampled(policy)
     grpo(precision="bfloat16", tracker=tracker, epochs=1)(policy, pool, 1)
     assert policy.weights().dtype == torch.float32
-    assert tracker.series("kl")[0] == pytest.approx(0, abs=1e-6)
+    assert tracker.series("kl")[0] == pytest.approx(0, abs=1e-5)  # what is shared decides how sums are rounded
     assert 1e-4 < tracker.steps[0][2]["drift"] < 0.2
 
 
