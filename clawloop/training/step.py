@@ -2,6 +2,8 @@
 
 With several ranks a batch is this rank's part of the step. Counts are those of all ranks, so that the gradients of the
 ranks add up to that of the step.
+
+Shapes: A trained tokens of a micro-batch.
 """
 
 from collections import Counter
@@ -14,7 +16,7 @@ import torch
 from clawloop.training import loss
 from clawloop.training.attention import takes_trees
 from clawloop.training.fit import autocast
-from clawloop.training.logprobs import token_logprobs
+from clawloop.training.logprobs import logprobs_and_entropy, token_logprobs
 from clawloop.training.packing import cut, pack
 from clawloop.training.ranks import largest, summed
 from clawloop.training.sequences import Sequence
@@ -58,9 +60,10 @@ def grpo(
     for part in cut(batch, micro_tokens, takes_trees(model)):
         chosen = [batch[i] for i in part]
         packed = pack(chosen, [weight[one.episode] for one in chosen], device)
-        found = loss.grpo(token_logprobs(model, packed, temperature), packed, choices)
+        logprobs_A, entropy_A = logprobs_and_entropy(model, packed, temperature)
+        found = loss.grpo(logprobs_A, packed, choices)
         backward(found.loss)
-        added = {"loss": found.loss.detach() * tokens, **found.sums}
+        added = {"loss": found.loss.detach() * tokens, "entropy": entropy_A.sum(), **found.sums}
         sums.update(dict(zip(added, torch.stack(list(added.values())).tolist(), strict=True)))
         farthest = max(farthest, float(found.farthest))
     means = dict(zip(sums, (value / tokens for value in summed(list(sums.values()), device)), strict=True))

@@ -40,12 +40,12 @@ def network() -> Any:
 
 @functools.cache
 def sequences() -> list[Sequence]:
-    """Eight sequences of six episodes; one has three, of unequal lengths. All policies are near `network`."""
+    """Eight sequences of six episodes, one of three unequal ones. All begin alike, all policies are near `network`."""
     g, model = torch.Generator().manual_seed(1), network()
     made = []
     for i, episode in enumerate("abbcdefb"):
         length = 6 + 5 * (i % 4)
-        ids = torch.randint(0, 64, (length,), generator=g)
+        ids = torch.cat([torch.tensor([5, 6, 7]), torch.randint(0, 64, (length - 3,), generator=g)])
         mask = tuple(int(t >= 3 and (t % 5 != 4)) for t in range(length))
         with torch.no_grad():
             table_TV = torch.log_softmax(model(ids[None]).logits[0] / TEMPERATURE, -1)
@@ -75,16 +75,17 @@ class Objective:
         return f"{self.clip}-{self.ratio}-{self.kl}-{self.correction}-{self.normalisation}-{self.beta}"
 
 
-def trained(model: Any, one: Sequence, temperature: float) -> Iterator[tuple[int, torch.Tensor]]:
-    """Each trained position with its log-probability."""
+def trained(model: Any, one: Sequence, temperature: float) -> Iterator[tuple[int, torch.Tensor, float]]:
+    """Each trained position with its log-probability, and the entropy of what it was drawn from."""
     table_TV = torch.log_softmax(model(torch.tensor([one.ids])).logits[0] / temperature, -1)
     for t in range(1, len(one.ids)):
         if one.mask[t]:
-            yield t, table_TV[t - 1, one.ids[t]]
+            entropy = sum(-float(value) * math.exp(value) for value in table_TV[t - 1].detach())
+            yield t, table_TV[t - 1, one.ids[t]], entropy
 
 
 def slow_sft(model: Any, batch: list[Sequence]) -> torch.Tensor:
-    found = [value for one in batch for _, value in trained(model, one, 1.0)]
+    found = [value for one in batch for _, value, _ in trained(model, one, 1.0)]
     return -sum(found, torch.tensor(0.0)) / len(found)
 
 
@@ -92,17 +93,17 @@ def slow_grpo(
     model: Any, batch: list[Sequence], of: Objective, temperature: float
 ) -> tuple[torch.Tensor, dict[str, float]]:
     """The loss of a step, and means over its tokens."""
-    episodes: dict[str, list[tuple[Sequence, int, torch.Tensor]]] = {}
+    episodes: dict[str, list[tuple[Sequence, int, torch.Tensor, float]]] = {}
     for one in batch:
-        episodes.setdefault(one.episode, []).extend((one, t, value) for t, value in trained(model, one, temperature))
+        episodes.setdefault(one.episode, []).extend((one, *found) for found in trained(model, one, temperature))
     tokens = sum(map(len, episodes.values()))
     total = torch.tensor(0.0, dtype=torch.float64)
-    means = dict.fromkeys(("clip_fraction", "ratio", "correction", "drift", "drift_kl", "kl"), 0.0)
+    means = dict.fromkeys(("entropy", "clip_fraction", "ratio", "correction", "drift", "drift_kl", "kl"), 0.0)
     farthest = 0.0
     for trial in episodes.values():
-        logs = [value - (one.logprobs if of.correction == "none" else one.old)[t] for one, t, value in trial]
+        logs = [value - (one.logprobs if of.correction == "none" else one.old)[t] for one, t, value, _ in trial]
         mean_log = sum(logs, torch.tensor(0.0)) / len(logs)
-        for (one, t, value), log in zip(trial, logs, strict=True):
+        for (one, t, value, entropy), log in zip(trial, logs, strict=True):
             ratio = torch.exp(log if of.ratio == "token" else mean_log)
             roof = {"symmetric": 1 + HIGH, "higher": 1 + HIGHER, "none": math.inf}[of.clip]
             floor = -math.inf if of.clip == "none" else 1 - LOW
@@ -123,6 +124,7 @@ def slow_grpo(
             drift = float(value.detach()) - one.logprobs[t]
             farthest = max(farthest, abs(drift))
             for name, number in {
+                "entropy": entropy,
                 "ratio": float(ratio.detach()),
                 "correction": factor,
                 "drift": abs(drift),
