@@ -316,3 +316,16 @@ def test_a_unix_socket_serves_where_there_is_no_network(tmp_path: Any) -> None:
             assert client.post(PATHS["chat"], json=minimal("chat"), headers=headers).status_code == 200
         assert len(gateway.close(session).calls) == 1
     assert not path.exists()
+
+
+def test_a_conversation_is_kept_once_and_its_bodies_only_where_that_is_asked_for() -> None:
+    with Gateway(Plain()) as gateway:
+        session = gateway.open(ScriptedPolicy(), Budget(9, 999, 99, 9.0), 1)
+        said = [{"role": "user", "content": "x" * 1000}]
+        for _ in range(3):
+            answer = send(gateway, "chat", {"model": "m", "messages": said}, session.key)
+            said += [answer.json()["choices"][0]["message"], {"role": "user", "content": "Go on."}]
+        calls = gateway.close(session).calls
+    assert [call.received for call in calls] == [None] * 3
+    assert all(call.messages[0] is calls[0].messages[0] for call in calls)
+    assert calls[2].messages[2] is calls[1].messages[2]
