@@ -75,13 +75,14 @@ def check(groups: Sequence[RolloutGroup], floor: float, at: str) -> None:
     Raises:
         InfrastructureError: the share of sampled tokens that is trained after what the engine saw is below `floor`.
     """
-    rollouts = [rollout for group in groups for rollout in group.rollouts]
-    share = tally(rollouts).get("trained", 1.0)
-    if share >= floor:
-        return
-    worst = min((r for r in rollouts if tally([r])), key=lambda rollout: tally([rollout])["trained"])
-    raise InfrastructureError(
-        f"{at}: {share:.2%} of the sampled tokens are trained after what the engine saw, and trained_floor asks for "
-        f"{floor:.2%}; {worst.task_id}#{worst.index} has {tally([worst])['trained']:.2%}. Set trained_floor lower to "
-        "train without them."
-    )
+    trials = [rollout for group in groups for rollout in group.rollouts]
+    audits = {f"{trial.task_id}#{trial.index}": trial.trajectory.audit for trial in trials if trial.trajectory}
+    lost = {name: audit.sampled - audit.trained + audit.mismatched for name, audit in audits.items()}
+    sampled, missing = sum(audit.sampled for audit in audits.values()), sum(lost.values())
+    if sampled - missing < floor * sampled:
+        worst = max(lost, key=lambda name: lost[name])
+        raise InfrastructureError(
+            f"{at}: {missing:,} of {sampled:,} sampled tokens are not trained after what the engine saw, and "
+            f"trained_floor={floor:g} allows fewer; {worst} lost {lost[worst]:,} of {audits[worst].sampled:,}. "
+            "Set trained_floor lower to train without them."
+        )

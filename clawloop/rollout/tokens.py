@@ -24,7 +24,7 @@ class _Branch:
     number: int
     shares: tuple[int, int]
     last: Completion
-    tokens: bytearray = field(default_factory=bytearray)
+    tokens: bytes = b""
     digest: Any = field(default_factory=fresh)
     replies: list[tuple[int, int, tuple[float, ...] | None]] = field(default_factory=list)
 
@@ -79,7 +79,6 @@ class TraceBuilder:
 
     def __init__(self) -> None:
         self._branches: list[_Branch] = []  # in the order of their tokens: those that begin alike are neighbours
-        self._last: _Branch | None = None
         self._seen: list[Seen] = []
         self._prompted = self._reused = 0
 
@@ -87,16 +86,17 @@ class TraceBuilder:
         """The next call of the episode. One that sampled nothing leaves nothing to train."""
         if not call.ids:
             return
-        branch = self._last
-        if branch is not None and branch.begins(call) and self._alone(branch):
+        fitting = (branch for branch in self._branches if branch.begins(call))
+        branch = max(fitting, key=lambda branch: len(branch.tokens), default=None)
+        if branch is not None and self._alone(branch):
             reused = len(branch.tokens) // 4
             added = packed(call.prompt_ids[reused:])
         else:
             prompt = packed(call.prompt_ids)
             place = bisect(self._branches, prompt, key=_tokens)
             neighbours = self._branches[max(place - 1, 0) : place + 1]
-            reused, of = max(((_alike(prompt, one.tokens) // 4, one.number) for one in neighbours), default=(0, 0))
-            branch = self._begun(prompt) or _Branch(len(self._branches), (of, reused), call)
+            reused, of = max(((_alike(prompt, one.tokens), one.number) for one in neighbours), default=(0, 0))
+            branch = branch or _Branch(len(self._branches), (of, reused), call)
             added = prompt[len(branch.tokens) :]
         self._prompted += len(call.prompt_ids)
         self._reused += reused
@@ -104,7 +104,6 @@ class TraceBuilder:
             self._branches.remove(branch)
         self._seen.append(branch.grow(added, call))
         insort(self._branches, branch, key=_tokens)
-        self._last = branch
 
     def build(self) -> tuple[tuple[TokenTrace, ...], Audit]:
         """The sequences in the order in which they were opened, and how they hold up against the calls."""
@@ -119,27 +118,13 @@ class TraceBuilder:
         place = self._branches.index(branch) + 1
         return not any(other.tokens.startswith(branch.tokens) for other in self._branches[place : place + 1])
 
-    def _begun(self, prompt: bytes) -> _Branch | None:
-        """The longest sequence that the prompt begins with.
 
-        The sequence before `prompt[:end]` in order is that one or begins with it, so that the two are alike at least as
-        far as it reaches.
-        """
-        end = len(prompt)
-        while place := bisect(self._branches, prompt[:end], key=_tokens):
-            branch = self._branches[place - 1]
-            end = _alike(prompt, branch.tokens)
-            if end == len(branch.tokens):
-                return branch
-        return None
-
-
-def _tokens(branch: _Branch) -> bytearray:
+def _tokens(branch: _Branch) -> bytes:
     return branch.tokens
 
 
-def _alike(one: bytes, other: bytearray) -> int:
-    """How many bytes two packed sequences begin alike with, in whole tokens."""
+def _alike(one: bytes, other: bytes) -> int:
+    """How many tokens two packed sequences begin alike with."""
     size = min(len(one), len(other)) // 4
     differ = np.frombuffer(one, np.int32, size) != np.frombuffer(other, np.int32, size)
-    return 4 * (int(differ.argmax()) if differ.any() else size)
+    return int(differ.argmax()) if differ.any() else size

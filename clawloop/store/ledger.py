@@ -35,7 +35,7 @@ CREATE TABLE rollout (at TEXT NOT NULL, task_id TEXT NOT NULL, "index" INTEGER N
 CREATE TABLE metric (time REAL NOT NULL, axis TEXT NOT NULL, step INTEGER NOT NULL, name TEXT NOT NULL, value REAL);
 CREATE TABLE event (time REAL NOT NULL, name TEXT NOT NULL, detail TEXT NOT NULL);
 """
-_ASIDE = ("resume", "name", "workers", "tracker")
+_ASIDE = ("resume", "name", "workers", "tracker", "trained_floor")
 """What may differ when a run is resumed: it changes no result."""
 _NAMES = ("meta", "run", "phase", "candidate", "finding", "rollout", "metric", "event")
 

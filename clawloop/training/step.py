@@ -60,8 +60,8 @@ def grpo(
         packed = pack(chosen, [weight[one.episode] for one in chosen], device)
         found = loss.grpo(token_logprobs(model, packed, temperature), packed, choices)
         backward(found.loss)
-        sums.update({"loss": float(found.loss.detach()) * tokens})
-        sums.update({name: float(value) for name, value in found.sums.items()})
+        added = {"loss": found.loss.detach() * tokens, **found.sums}
+        sums.update(dict(zip(added, torch.stack(list(added.values())).tolist(), strict=True)))
         farthest = max(farthest, float(found.farthest))
     means = dict(zip(sums, (value / tokens for value in summed(list(sums.values()), device)), strict=True))
     (farthest,) = largest([farthest], device)
