@@ -8,7 +8,7 @@ so need a GPU; its chunked head, which is its default, is on. It holds a second 
 wherever beta is not 0.
 
 The model is a Qwen3 of 6.8 million parameters. `shared` is one group of 8 rollouts of 128 tokens after a prompt of 512,
-`apart` the same sizes with 8 different prompts. A token's time is of the processor, the median over steps after the
+`apart` the same sizes with 8 different prompts. Time is of the processor, the median over steps after the
 first; memory is the peak of the process, minus what it held before the models were made. The loss and the gradient of the
 first step are compared.
 
@@ -94,7 +94,6 @@ def ours(folder: Path, data: dict[str, Any]) -> tuple[Any, Callable[[], float], 
     from clawloop.training import step
     from clawloop.training.clip import Clip
     from clawloop.training.correction import NoCorrection
-    from clawloop.training.fit import Module
     from clawloop.training.kl import K3
     from clawloop.training.loss import Choices
     from clawloop.training.normalisation import PerSequence
@@ -102,7 +101,7 @@ def ours(folder: Path, data: dict[str, Any]) -> tuple[Any, Callable[[], float], 
     from clawloop.training.sequences import Sequence
 
     model = AutoModelForCausalLM.from_pretrained(folder).train()
-    optimizer = Module.configure_optimizers(argparse.Namespace(model=model, _lr=RATE, _decay=0.0))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0, fused=True)
     choices = Choices(Clip(CLIP, CLIP), TokenLevel(), K3(), NoCorrection(), BETA)
     size: dict[str, Any] = {"temperature": 1.0, "micro_tokens": ROLLOUTS * (PROMPT + COMPLETION)}
     sequences = [

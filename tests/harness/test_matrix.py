@@ -88,8 +88,6 @@ SPOKEN = {  # the settings with which a program speaks a protocol; the first is 
 }
 STARTS_S = {"command": 3.0, "openclaw": 40.0}  # what starting takes at most, where nobody else is busy; 10 for others
 ENDS = {"mini_swe": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"}  # what ends an episode, where a plain reply does not
-FORGETFUL = {"openclaw": ("chat", "messages", "gemini")}
-FORGETS = "refused: it leaves things out of its next prompt, and one sequence of tokens must hold an episode"
 MARK = f"ticket {os.getpid()}"
 CHECK = """
 import json
@@ -267,9 +265,6 @@ def stage(request: pytest.FixtureRequest, sandbox: Any, record_property: Any) ->
         }
     test = request.node.originalname
     record_property("cell", (*request.param, test, PINS.get(harness, __version__)))
-    forgets = harness in ("openclaw", "mini_swe") if "malformed" in test else protocol in FORGETFUL.get(harness, ())
-    if forgets:
-        request.applymarker(pytest.mark.xfail(strict=True, reason=FORGETS))
     yield Stage(harness, protocol, settings, *sandbox(box))
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):  # it has ended
