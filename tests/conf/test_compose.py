@@ -24,7 +24,7 @@ def test_every_experiment_composes_at_every_scale(composed: Compose, experiment:
     values, _ = composed(f"+experiment={experiment}", f"scale={scale}")
     assert values["name"] == experiment
     assert values["policy"]["_target_"]
-    assert list(values["trainer"]) == (["sft", "grpo"] if experiment == "main" else ["grpo"])
+    assert list(values["trainer"]) == (["grpo"] if experiment.startswith("harness") else ["sft", "grpo"])
 
 
 @pytest.mark.parametrize("path", PART_FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
@@ -63,7 +63,9 @@ def test_the_harness_experiments_hold_what_their_paper_states(composed: Compose)
     six = "harness=[openclaw,codex,gemini,opencode,qwen,pi]"
     values, _ = composed("+experiment=harness_bandit", "scale=paper", six)
     grpo, scheduler = values["trainer"]["grpo"], values["scheduler"]
-    assert (grpo["lr"], grpo["lr_multiplier"], grpo["schedule"], grpo["beta"]) == (1e-6, 1.0, "constant", 0.05)
+    assert (grpo["lr"], grpo["lr_multiplier"], grpo["beta"]) == (1e-6, 1.0, 0.05)
+    kinds = [values[name]["_target_"].rsplit(".", 1)[1] for name in ("schedule", "advantage")]
+    assert kinds == ["Constant", "LeaveOneOut"]
     assert (grpo["batch_size"], values["rollouts"], values["source"]["steps"]) == (8 * 8, 8, 150)
     constants = ("alpha", "beta", "tau", "c", "epsilon", "warmup", "window", "dimension", "blocks", "decay")
     assert [scheduler[key] for key in constants] == [0.5, 0.3, 0.3, 0.2, 0.15, 30, 32, 65536, 4, 0.3]
