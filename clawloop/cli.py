@@ -83,7 +83,7 @@ def _run(config: DictConfig, folder: Path) -> None:
     values = plain(config, tuple(settings.overrides.task))
     check_parts(values, settings.runtime.choices)
 
-    from clawloop.build import build
+    from clawloop.build.run import build
 
     try:
         built = build(values, folder)
@@ -94,6 +94,9 @@ def _run(config: DictConfig, folder: Path) -> None:
         print(*built.plan, sep="\n", flush=True)
         built.run()
         exit_code = 0
+    except InfrastructureError as error:
+        said = str(error).rstrip(".")
+        raise InfrastructureError(f"{said}. The same command with resume={_short(folder)} goes on.") from error
     except KeyboardInterrupt:
         exit_code = 130
         raise

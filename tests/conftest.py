@@ -4,8 +4,10 @@ import fcntl
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +89,9 @@ def docker_engine() -> Iterator[str]:
         started = subprocess.run([SCRIPT, "start"], capture_output=True, text=True, check=False)
         if started.returncode:
             pytest.skip(f"there is no Docker engine here: {started.stderr.strip()}")
+        for_tests = home / "exec" / "for_tests"  # gone with the engine
+        if not was_there:
+            for_tests.touch()
         address = started.stdout.strip()
         os.environ["DOCKER_HOST"] = address
         yield address
@@ -94,8 +99,47 @@ def docker_engine() -> Iterator[str]:
         fcntl.flock(users, fcntl.LOCK_UN)
         with suppress(BlockingIOError):  # another session uses it, and stops it
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not was_there:
+            if for_tests.exists():
                 subprocess.run([SCRIPT, "stop"], check=True)
+
+
+@pytest.fixture
+def nothing_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Boxes of this process have names and users of their own, and after the test nothing of them is left.
+
+    A process of a box is known by its user or its container, whatever it is called and whoever its parent is.
+    """
+    from clawloop.sandbox import folder
+
+    prefix, first = f"clawloop-test-{os.getpid()}-", 10_000_000 + 100 * os.getpid()
+    monkeypatch.setattr(folder, "_PREFIX", prefix)
+    monkeypatch.setattr(folder, "_FIRST", {False: first, True: first + 50})
+    yield
+    deadline = time.monotonic() + 5  # the kernel takes a moment over those whose keeper was killed
+    while (left := _processes(range(first, first + 100))) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left
+    assert prefix not in Path("/proc/self/mounts").read_text()
+    assert not [*Path("/tmp").glob(f"{prefix}*"), *Path("/var/tmp").glob(f"{prefix}*")]
+    assert not glob(f"/sys/fs/cgroup/*/**/{prefix}*/", recursive=True)
+    if "DOCKER_HOST" in os.environ:
+        import docker
+
+        from clawloop.sandbox.docker import owner
+
+        with closing(docker.APIClient(os.environ["DOCKER_HOST"])) as api:
+            assert not api.containers(all=True, filters={"label": f"{owner.LABEL}={owner.owner()}"})
+
+
+def _processes(users: range) -> list[str]:
+    """The living processes of these users."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            said = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+            if int(said["Uid"].split()[0]) in users and not said["State"].startswith("Z"):
+                found.append(f"{said['Pid']} {said['Name']}")
+    return found
 
 
 def _kinds() -> list[Any]:
@@ -106,7 +150,7 @@ def _kinds() -> list[Any]:
 @pytest.fixture(scope="module", params=_kinds())
 def boxes(request: pytest.FixtureRequest) -> Iterator[Any]:
     """Each part of conf/sandbox, as its yaml says."""
-    from clawloop.build import part
+    from clawloop.build.part import part
 
     if request.param == "docker":
         request.getfixturevalue("docker_engine")

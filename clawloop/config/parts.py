@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from clawloop.config.errors import ConfigError, did_you_mean, missing
 from clawloop.config.folders import options
-from clawloop.config.spine import ONE_PART, SEVERAL_PARTS, Config
+from clawloop.config.spine import OBJECTIVE, ONE_PART, SEVERAL_PARTS, Config
 
 HANDED = frozenset(
     [
@@ -32,6 +32,8 @@ HANDED = frozenset(
         "harness_of",
         "roll_out",
         "trajectories",
+        "theta",
+        *OBJECTIVE,
     ]
 )
 """Arguments that `build` hands to the parts that ask for them, so that no yaml names them."""

@@ -24,6 +24,8 @@ class Budget:
     command_s: float = MISSING
     observation_chars: int = MISSING
     reply_tokens: int = MISSING
+    reply_s: float = MISSING
+    """Seconds that the engine may take for one reply, its tries included; after that it hangs."""
 
 
 @dataclass
@@ -71,6 +73,8 @@ class Config:
     iterations: int = MISSING
     rollouts: int = MISSING
     temperature: float = MISSING
+    trained_floor: float = 1.0
+    """The share of sampled tokens that must be trained after what the engine saw; below it the run stops."""
     split: Split = field(default_factory=Split)
 
     candidates: int = MISSING
@@ -94,6 +98,15 @@ class Config:
     scheduler: dict[str, Any] = field(default_factory=dict)
     source: dict[str, Any] = field(default_factory=dict)
 
+    advantage: dict[str, Any] = field(default_factory=dict)
+    clip: dict[str, Any] = field(default_factory=dict)
+    normalisation: dict[str, Any] = field(default_factory=dict)
+    ratio: dict[str, Any] = field(default_factory=dict)
+    kl: dict[str, Any] = field(default_factory=dict)
+    reference: dict[str, Any] = field(default_factory=dict)
+    correction: dict[str, Any] = field(default_factory=dict)
+    schedule: dict[str, Any] = field(default_factory=dict)
+
     harness: dict[str, Any] = field(default_factory=dict)
     routine: dict[str, Any] = field(default_factory=dict)
     growth: dict[str, Any] = field(default_factory=dict)
@@ -102,8 +115,11 @@ class Config:
     tracker: dict[str, Any] = field(default_factory=dict)
 
 
+OBJECTIVE = ("advantage", "clip", "normalisation", "ratio", "kl", "reference", "correction", "schedule")
+"""Groups whose part is handed to the trainers that ask for it."""
 ONE_PART = (
     "author", "band", "difficulty", "diagnosis", "policy", "sandbox", "scheduler", "source", "adapter", "launch",
+    *OBJECTIVE,
 )  # fmt: skip
 SEVERAL_PARTS = ("harness", "routine", "growth", "check", "trainer", "tracker")
 

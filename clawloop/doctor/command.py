@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from clawloop.build import part
+from clawloop.build.part import part
 from clawloop.config.folders import data_dir
 from clawloop.doctor.attempts import ATTEMPTS, Attempt
 from clawloop.doctor.examine import Bait, Finding, bait, examine

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
-from clawloop.build import agent, part
+from clawloop.build.part import agent, part
 from clawloop.config.composed import composed
 from clawloop.config.errors import AskError
 from clawloop.domains.show import opened

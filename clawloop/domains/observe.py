@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from clawloop.build import part
+from clawloop.build.part import part
 from clawloop.config.composed import composed
 from clawloop.config.errors import AskError
 from clawloop.domains.show import show

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import threading
+from concurrent.futures import wait
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,7 +24,7 @@ from clawloop.gateway.exchange import Exchange
 from clawloop.gateway.formats import Format
 from clawloop.gateway.sessions import Session
 from clawloop.gateway.wire import Dialect, Refusal
-from clawloop.protocols import Agent
+from clawloop.protocols import Agent, InfrastructureError
 from clawloop.types import Budget, Record
 
 _CHAT, _RESPONSES, _MESSAGES, _GEMINI = Chat(), Responses(), Messages(), Gemini()
@@ -41,6 +42,7 @@ class Gateway:
         unix: path of a UNIX socket to listen on; None for none.
         body_bytes: bytes that a request may have.
         ping_s: seconds between signs of life in a stream that waits.
+        bodies: whether records keep the bodies of requests, each of which holds a whole conversation.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Gateway:
         unix: Path | None = None,
         body_bytes: int = 64 * 2**20,
         ping_s: float = 5.0,
+        bodies: bool = False,
     ) -> None:
         if sampling not in ("policy", "client"):
             raise ValueError(f"gateway.sampling: {sampling} is neither policy nor client; choose one of them.")
@@ -60,7 +63,7 @@ class Gateway:
             raise ValueError("gateway: there is no address to listen on; give a host, a UNIX socket or both.")
         self._format, self._model, self._sampling = format, model, sampling
         self._host, self._port, self._unix = host, port, unix
-        self._body_bytes, self._ping_s = body_bytes, ping_s
+        self._body_bytes, self._ping_s, self._bodies = body_bytes, ping_s, bodies
         self._sessions: dict[str, Session] = {}
 
     @property
@@ -81,6 +84,7 @@ class Gateway:
         if self._unix is not None:
             sockets.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             sockets[-1].bind(str(self._unix))
+            self._inode = self._unix.stat().st_ino
             self._unix.chmod(0o666)  # boxes have users of their own; what lets in is a session's key
         config = uvicorn.Config(
             self._app(), lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=2, backlog=4096
@@ -95,34 +99,51 @@ class Gateway:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End every session and stop listening."""
-        try:
+        if self._thread.is_alive():
             for session in list(self._sessions.values()):
-                self.close(session)
-        finally:
-            self._server.should_exit = True
-            self._thread.join()
-            if self._unix is not None:
-                self._unix.unlink(missing_ok=True)
+                self._server.loop.call_soon_threadsafe(session.end)
+        self._server.should_exit = True
+        self._thread.join()
+        if self._unix is not None:
+            self._unix.unlink(missing_ok=True)
 
     def open(self, policy: Agent, budget: Budget, seed: int) -> Session:
-        """A session for one episode; its key is what the harness is given as its API key."""
-        session = Session(policy, budget, seed, self._format, self._sampling == "client")
+        """A session for one episode; its key is what the harness is given as its API key.
+
+        Raises:
+            InfrastructureError: the gateway is gone.
+        """
+        self._check()
+        session = Session(policy, budget, seed, self._format, self._sampling == "client", self._bodies)
         self._sessions[session.key] = session
         return session
 
     def close(self, session: protocols.Session) -> Record:
         """End an episode: later calls are refused, waiting ones too, and all that was recorded is handed back.
 
+        It waits until the policy has answered what it was asked.
+
         Raises:
+            InfrastructureError: the gateway is gone.
             Exception: what the policy or the gateway raised, where that was no `InfrastructureError`.
         """
         assert isinstance(session, Session)
         self._sessions.pop(session.key, None)
+        self._check()
+        record = asyncio.run_coroutine_threadsafe(session.shut(), self._server.loop)
+        while not wait([record], 1.0).done:
+            self._check()
+        return record.result()
 
-        async def shut() -> Record:
-            return session.shut()
-
-        return asyncio.run_coroutine_threadsafe(shut(), self._server.loop).result()
+    def _check(self) -> None:
+        """Raise where no program could have spoken to us."""
+        gone = None
+        if not self._thread.is_alive():
+            gone = "its thread has ended"
+        elif self._unix is not None and not (self._unix.exists() and self._unix.stat().st_ino == self._inode):
+            gone = f"its socket {self._unix} was removed"
+        if gone is not None:
+            raise InfrastructureError(f"the gateway is gone: {gone}.")
 
     def _app(self) -> Starlette:
         def post(path: str, dialect: Dialect, counts: bool = False) -> Route:

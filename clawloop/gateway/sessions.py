@@ -20,24 +20,31 @@ _TEMPERED = ("temperature", "top_p")
 
 
 class Session:
-    """One episode. All but `close` runs in the gateway's own thread.
+    """One episode. All of it runs in the gateway's own thread.
 
     Args:
-        policy: who answers; `complete` is called in a thread of its own for each call.
+        policy: who answers; `complete` is called in a thread of its own for each call, and must end.
         budget: what the episode may take.
         seed: with a call's number it decides the noise of its sampling.
         format: how the policy writes tool calls.
         client_sampling: whether the client's temperature and top_p count, or the policy's.
+        bodies: whether the bodies of requests are kept.
     """
 
-    def __init__(self, policy: Agent, budget: Budget, seed: int, format: Format, client_sampling: bool) -> None:
+    def __init__(
+        self, policy: Agent, budget: Budget, seed: int, format: Format, client_sampling: bool, bodies: bool
+    ) -> None:
         self.key = secrets.token_urlsafe(32)
         self.budget = budget
         self._policy, self._seed, self._format, self._client_sampling = policy, seed, format, client_sampling
+        self._bodies = bodies
         self._opened = time.monotonic()
         self._calls: list[Call] = []
+        self._said: dict[Any, Any] = {}  # what calls have in common is there once
         self._recall = Recall()
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._idle = asyncio.Event()
+        self._ended: tuple[Stop | None, float] | None = None
         self._turns = self._used = self._reserved = 0
         self._stop: Stop | None = None
         self._error: str | None = None
@@ -46,7 +53,7 @@ class Session:
 
     def receive(self, dialect: str, body: bytes) -> int:
         """Write a call down before anything can go wrong with it; its place in the record."""
-        self._calls.append(Call(None, dialect, body, self._elapsed()))
+        self._calls.append(Call(None, dialect, body if self._bodies else None, self._elapsed()))
         return len(self._calls) - 1
 
     async def ask(self, place: int, ask: Ask, body: Mapping[str, Any]) -> "asyncio.Future[Answer]":
@@ -64,7 +71,9 @@ class Session:
         request, ignored, chain = self._request(ask, room)
         index, self._turns = self._turns, self._turns + 1
         request = replace(request, seed=self._noise(index))
-        self._write(place, index=index, messages=request.messages, tools=request.tools, ignored=ignored)
+        messages = tuple(self._said.setdefault(message, message) for message in request.messages)
+        tools = self._said.setdefault(request.tools, request.tools)
+        self._write(place, index=index, messages=messages, tools=tools, ignored=ignored)
         self._reserved += request.max_tokens
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answer] = loop.create_future()
@@ -83,6 +92,8 @@ class Session:
             self._reserved -= request.max_tokens
             self._waiting.pop(place, None)
             self._arrived(place, index, chain, ask, body, request, outcome, future)
+            if not self._waiting:
+                self._idle.set()
 
         threading.Thread(target=_work, args=(self._policy, request, loop, arrived), name="call", daemon=True).start()
         return future
@@ -116,14 +127,28 @@ class Session:
         if not isinstance(error, InfrastructureError):
             self._raised = self._raised or error
 
-    def shut(self) -> Record:
-        """Refuse what waits and what comes, and hand back all that was recorded."""
-        if self._record is None:
-            turned = len(self._recall.rewritten), len(self._recall.dropped)
-            self._record = Record(tuple(self._calls), self._stop, self._error, *turned, self._elapsed())
+    def end(self) -> None:
+        """Refuse what waits and what comes."""
+        if self._ended is None:
+            self._ended = self._stop, self._elapsed()
             for future in list(self._waiting.values()):
                 if not future.done():
                     future.set_exception(Refusal(400, "This episode is over.", "episode_over"))
+
+    async def shut(self) -> Record:
+        """End, wait for the policy's last word, and hand back all that was recorded.
+
+        Without that word a client that gave up on an engine that hangs could not be told from one that failed.
+        """
+        self.end()
+        while self._waiting:
+            self._idle.clear()
+            await self._idle.wait()
+        if self._record is None:
+            assert self._ended is not None
+            (stop, seconds), recall = self._ended, self._recall
+            turned = len(recall.rewritten), len(recall.dropped)
+            self._record = Record(tuple(self._calls), stop, self._error, *turned, seconds)
         if self._raised is not None:
             raise self._raised
         return self._record
@@ -140,7 +165,7 @@ class Session:
 
     def _check(self) -> None:
         budget = self.budget
-        if self._record is not None:
+        if self._ended is not None:
             raise Refusal(400, "This episode is over.", "episode_over")
         if self._error is not None:
             raise Refusal(400, "The model's engine failed earlier in this episode.", "engine_failed")

@@ -14,7 +14,6 @@ from clawloop.types import (
     Message,
     Request,
     Stop,
-    TokenTrace,
     ToolCall,
     Trajectory,
     Turn,
@@ -121,8 +120,7 @@ class Play:
         if self.asked == self._harness.max_turns:
             self._stop = Stop.TURNS
             return None
-        if self._since - self._started > self._harness.wall_s:
-            self._stop = Stop.TIME
+        if self.late():
             return None
         noise = int.from_bytes(hashlib.sha256(f"{self._seed}/{self.asked}".encode()).digest()[:8], "big")
         request = Request(self._messages, f"{self._task}/{self._seed}", noise, self._harness.max_tokens)
@@ -132,6 +130,13 @@ class Play:
             self._stop = Stop.CONTEXT
             return None
         return self._reply.text
+
+    def late(self) -> bool:
+        """Whether the episode's time is over, which is then why it ends."""
+        if time.monotonic() - self._started <= self._harness.wall_s:
+            return False
+        self._stop = Stop.TIME
+        return True
 
     def turn(self, action: str, command: str | None, shown: str, code: int | None) -> None:
         """Note one action and what came of it. Its time runs from the reply's request or from the action before it."""
@@ -145,13 +150,10 @@ class Play:
         self._messages = (*self._messages, Message("assistant", text, self._reply.ids, calls), *messages)
 
     def end(self, *, submitted: bool = False) -> Trajectory:
-        """The episode as it went. Its trace is left empty: whoever handed over the policy has its tokens."""
+        """The episode as it went. Its traces are left out: whoever handed over the policy has its tokens."""
         stop = Stop.SUBMITTED if submitted else self._stop
         seconds = time.monotonic() - self._started
-        trace = TokenTrace((), (), ())
-        return Trajectory(
-            self._task, self._harness.name, self._policy.version, tuple(self._turns), trace, stop, seconds
-        )
+        return Trajectory(self._task, self._harness.name, self._policy.version, tuple(self._turns), (), stop, seconds)
 
 
 def _rules(contract: Contract) -> str:

@@ -6,6 +6,7 @@ from typing import Any, Self
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
+from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
 
@@ -13,6 +14,8 @@ from clawloop.policy.adapter import files
 from clawloop.policy.chat import Chat
 from clawloop.protocols import RequestError
 from clawloop.types import Request
+
+_WHOLE = StateDictOptions(full_state_dict=True, strict=False)
 
 
 class Network:
@@ -71,15 +74,7 @@ class Network:
 
     def load(self, folder: Path, version: str) -> Self:
         """Put saved weights into this model, in place."""
-        state: dict[str, Tensor] = {}
-        for part in sorted(folder.glob("*.safetensors")):
-            state |= load_file(part)
-        missing, unexpected = self.model.load_state_dict({k: v.float() for k, v in state.items()}, strict=False)
-        if unexpected or set(missing) - set(self.model._tied_weights_keys or ()):
-            raise ValueError(
-                f"{folder}: these weights do not fit {self.model.config.model_type}: {[*missing, *unexpected][:3]}."
-            )
-        self.model.tie_weights()
+        put_weights(self.model, folder)
         self.adapter = files(folder / "adapter")
         return self.renamed(version)
 
@@ -97,3 +92,20 @@ class Network:
             raise RequestError(f"temperature: this policy samples at {self.temperature:g}; leave it out.")
         if request.top_p not in (None, 1.0):
             raise RequestError("top_p: this policy samples from the whole distribution; leave it out.")
+
+
+def put_weights(model: Any, folder: Path) -> None:
+    """Put saved weights into a model, in place; into one that is sharded, at each rank.
+
+    Raises:
+        ValueError: they are not those of such a model.
+    """
+    state: dict[str, Tensor] = {}
+    for part in sorted(folder.glob("*.safetensors")):
+        state |= load_file(part)
+    missing, unexpected = set_model_state_dict(model, {k: v.float() for k, v in state.items()}, options=_WHOLE)
+    if unexpected or set(missing) - set(model._tied_weights_keys or ()):
+        raise ValueError(
+            f"{folder}: these weights do not fit {model.config.model_type}: {[*missing, *unexpected][:3]}."
+        )
+    model.tie_weights()

@@ -12,7 +12,9 @@ def record(ledger: Ledger, *, config_hash: str, version: str, seed: int, wall_s:
     iterations: list[Iteration] = []
     while (found := iteration(ledger, len(iterations) + 1)) is not None:
         iterations.append(found)
-    return Record(tuple(iterations), ledger.metrics("probe"), config_hash, version, seed, wall_s)
+    return Record(
+        tuple(iterations), ledger.metrics("probe"), config_hash, version, seed, wall_s, ledger.metrics("grpo")
+    )
 
 
 def iteration(ledger: Ledger, k: int) -> Iteration | None:

@@ -9,6 +9,8 @@ from statistics import fmean
 from typing import Any
 
 from clawloop.report.diversity import diversity
+from clawloop.report.harnesses import harnesses
+from clawloop.rollout.audit import tally
 from clawloop.store.layout import Layout
 from clawloop.types import Candidate, Outcome, Rollout, RolloutGroup, Screening
 
@@ -33,7 +35,11 @@ class Iteration:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a run recorded. `probe` is, by k, what was logged on axis `probe` (see `evaluation.evaluate.measure`)."""
+    """What a run recorded.
+
+    `probe` is, by k, what was logged on axis `probe` (see `evaluation.evaluate.measure`), and `grpo`, by step, what was
+    on axis `grpo`.
+    """
 
     iterations: tuple[Iteration, ...]
     probe: Mapping[int, Mapping[str, float]]
@@ -41,6 +47,7 @@ class Record:
     version: str
     seed: int
     wall_s: float
+    grpo: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
 
 
 def summarise(record: Record) -> dict[str, Any]:
@@ -55,6 +62,7 @@ def summarise(record: Record) -> dict[str, Any]:
         "probe": probe,
         "difference": gain,
         "iterations": [iteration_row(iteration) for iteration in record.iterations],
+        "harnesses": harnesses(record.grpo),
         "config_hash": record.config_hash,
         "version": record.version,
         "seed": record.seed,
@@ -90,7 +98,7 @@ def iteration_row(iteration: Iteration) -> dict[str, Any]:
         "admission_rate": 100 * admitted / candidates if candidates else None,
         "sft_trajectories": len(kept),
         "mean_turns": _mean(len(trajectory.turns) for trajectory in kept),
-        "mean_tokens": _mean(len(trajectory.trace.ids) for trajectory in kept),
+        "mean_tokens": _mean(sum(len(trace.ids) for trace in trajectory.traces) for trajectory in kept),
         "practice": len(iteration.practice),
         "held_out": len(iteration.held_out),
         "admission_rollouts": len(at_admission),
@@ -101,6 +109,7 @@ def iteration_row(iteration: Iteration) -> dict[str, Any]:
         "held_out_coverage": _coverage(at_held_out),
         "outcomes": outcomes,
         "infrastructure_failures": sum(counts[Outcome.INFRASTRUCTURE_FAILED.value] for counts in outcomes.values()),
+        "traces": {"admission": tally(at_admission), "held_out": tally(at_held_out)},
         "rejections": _rejections(iteration),
         "author": _author(iteration),
         "levels": _levels(iteration.candidates),

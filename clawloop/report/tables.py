@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, TypeAlias
@@ -46,6 +47,22 @@ _DIVERSITY: _Lines = (
     ("Words an instruction", "instruction_words", _TENTHS),
 )
 
+_TRACES: _Lines = (
+    ("Sampled tokens trained in context (%)", "trained", _percent),
+    ("Tokens trained out of context", "context_mismatch_tokens", _COUNT),
+    ("Prompt tokens read before (%)", "prefix_reuse", _percent),
+    ("Sequences an episode", "sequences", "{:.2f}".format),
+)
+
+_HARNESS: _Lines = (
+    ("Steps", "visits", "{:,.0f}".format),
+    ("Groups", "groups", _COUNT),
+    ("Learnability", "learnability", "{:.3f}".format),
+    ("Transferability", "transferability", "{:+.3f}".format),
+    ("Value", "value", "{:.3f}".format),
+    ("p", "p", "{:.3f}".format),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class _Run:
@@ -74,7 +91,11 @@ def show(folder: Path, *, times: bool = True) -> str:
     for title, key in (("Pass rates", ""), ("Rejections", "rejections"), ("Author", "author"), ("Levels", "levels")):
         lines = _nested(rows, key) if key else _pass_rates(rows)
         parts.append(_per_iteration(title, rows, lines))
-    parts.append(_per_iteration("Diversity of the candidates", rows, _diversity(rows)))
+    parts.append(_per_iteration("Diversity of the candidates", rows, _measured(rows, _DIVERSITY, "diversity")))
+    parts.append(
+        _per_iteration("Traces of the trials at admission", rows, _measured(rows, _TRACES, "traces", "admission"))
+    )
+    parts += _harnesses(summary.get("harnesses", {}))
     if times:
         parts.append(_per_iteration("Seconds", rows, _nested(rows, "seconds")))
         parts.append(f"Wall time: {summary['wall_s']:.0f} s")
@@ -135,15 +156,30 @@ def _probe(summary: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _harnesses(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What GRPO on fresh rollouts showed of each harness, and how their gradients lie to each other."""
+    shown = [line for line in _HARNESS if any(line[1] in row for row in found.values())]
+    body = [[name, *(cells[1] for cells in _lines([row], tuple(shown)))] for name, row in found.items()]
+    parts = ["## Harnesses\n\n" + _table(["", *(title for title, *_ in shown)], body, left=1)] if body else []
+    if any(row["cosines"] for row in found.values()):
+        body = [
+            [name, *("-" if other not in row["cosines"] else f"{row['cosines'][other]:+.3f}" for other in found)]
+            for name, row in found.items()
+        ]
+        title = "## Mean cosine of a step's gradient (row) with another harness's average (column)"
+        parts.append(f"{title}\n\n" + _table(["", *found], body, left=1))
+    return parts
+
+
 def _lines(rows: Sequence[Mapping[str, Any]], named: _Lines) -> list[list[str]]:
     """One line for each name: its title, and its value in every row."""
     return [[title, *("-" if row.get(key) is None else form(row[key]) for row in rows)] for title, key, form in named]
 
 
-def _diversity(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Nothing for a summary of a version that did not measure it."""
-    found = [row.get("diversity", {}) for row in rows]
-    return _lines(found, _DIVERSITY) if any(found) else []
+def _measured(rows: Sequence[Mapping[str, Any]], named: _Lines, *keys: str) -> list[list[str]]:
+    """Lines of what each row holds under `keys`; none for a summary of a version that did not measure it."""
+    found = [reduce(lambda held, key: held.get(key, {}), keys, row) for row in rows]
+    return _lines(found, named) if any(found) else []
 
 
 def _pass_rates(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from clawloop.protocols import InfrastructureError, Sandbox
 from clawloop.sandbox.box import Box, environment_options, pack
 from clawloop.sandbox.cgroup import open_group
-from clawloop.sandbox.folder import Folder, claim_folder, sweep
+from clawloop.sandbox.folder import Folder, claim_folder, sweep_boxes
 from clawloop.sandbox.seccomp import deny_filter
 from clawloop.sandbox.surroundings import ENVIRONMENT, SHARED_MEMORY, check_hostname, check_mounts, limits_of
 from clawloop.sandbox.workspace import Tree
@@ -61,7 +61,7 @@ class Bubblewrap:
         self._seccomp = deny_filter(platform.machine())
         self._system = [*_system(root), *_further(mounts or {}, private=bool(self._drop))]
         self._users = root is None
-        sweep()
+        sweep_boxes()
         self._groups = self._may_make_groups()
         self._enforced = self._probe()
 
@@ -125,11 +125,11 @@ class Bubblewrap:
     def _may_make_groups(self) -> bool:
         if os.geteuid() != 0:
             return False
-        name = f"clawloop-probe-{os.getpid()}"
-        try:
-            open_group(name, memory=self._limits.memory, processes=self._limits.processes).close()
-        except OSError:
-            return False
+        with claim_folder(self._limits, on_disk=False) as folder:
+            try:
+                open_group(folder.name, memory=self._limits.memory, processes=self._limits.processes).close()
+            except OSError:
+                return False
         return True
 
     def _probe(self) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import signal
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -77,6 +78,16 @@ def remove_groups(name: str) -> None:
         for folder in parent.glob(f"{name}.*"):
             with suppress(OSError):
                 folder.rmdir()
+
+
+def end_groups(name: str) -> None:
+    """Kill what is left in groups of the box `name`, whose owner is dead, and remove them."""
+    for parent, _ in _settings(0, 0):
+        for folder in parent.glob(f"{name}.*"):
+            with suppress(OSError):
+                for pid in (folder / "cgroup.procs").read_text().split():
+                    os.kill(int(pid), signal.SIGKILL)
+            _remove(folder)
 
 
 def _settings(memory: int, processes: int) -> list[tuple[Path, dict[str, int]]]:

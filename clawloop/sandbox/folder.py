@@ -1,7 +1,7 @@
-"""The host side of one open box: a folder, a user id that no other open box has, and a workspace with a quota.
+"""Folders that are ours while we live; one of them is the host side of an open box, with a user id and a quota.
 
-The folder's name is the claim on the user id, and a lock on it says that its owner lives; what a killed run left
-behind is found by its free lock and removed.
+The folder's name is the claim on its number, and a lock on it says that its owner lives; what a killed run left behind
+is found by its free lock and removed.
 """
 
 import ctypes
@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from clawloop.sandbox.cgroup import remove_groups
-from clawloop.sandbox.workspace import remove_tree
+from clawloop.sandbox.cgroup import end_groups
+from clawloop.sandbox.workspace import REMOVED, remove_tree
 from clawloop.types import Limits
 
 _PREFIX = "clawloop-box-"
 _FIRST = {False: 200_000, True: 300_000}  # user ids of boxes in memory and of boxes on disk
-_STALE_S = 60.0
+_REMOVED_S = 60.0  # how long the removal of a tree, which holds no lock, is left alone
 _NOSUID_NODEV = 0x2 | 0x4
 _DETACH = 0x2
 
@@ -54,72 +54,97 @@ class Folder:
 
 
 @contextmanager
-def claim_folder(limits: Limits, *, on_disk: bool) -> Iterator[Folder]:
-    """Claim a folder and make its workspace: as root a tmpfs (unless `on_disk`), otherwise a plain directory."""
-    root = os.geteuid() == 0
-    path, number = _make(_base(on_disk), _FIRST[on_disk])
-    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    user = number if root else None
-    workspace = path / "w"
-    mounted = False
+def claim(base: Path, prefix: str, first: int = 0) -> Iterator[tuple[Path, int]]:
+    """A new folder of this process, removed at the end, and the number in its name, which no other such folder has."""
+    path, number, lock = _locked(base, prefix, first)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        os.chmod(path, 0o711)
-        for name, text in _ETC.items():
-            (path / name).write_text(text)
-            os.chmod(path / name, 0o644)
-        workspace.mkdir()
-        mounted = root and not on_disk and _mount(workspace, limits)
-        if user is not None:
-            os.chown(workspace, user, user)
-        yield Folder(path, user, mounted)
+        yield path, number
     finally:
-        if mounted:
-            _unmount(workspace)
         remove_tree(path)
         os.close(lock)
 
 
-def sweep() -> None:
+@contextmanager
+def claim_folder(limits: Limits, *, on_disk: bool) -> Iterator[Folder]:
+    """Claim a folder and make its workspace: as root a tmpfs (unless `on_disk`), otherwise a plain directory."""
+    root = os.geteuid() == 0
+    with claim(_base(on_disk), _PREFIX, _FIRST[on_disk]) as (path, number):
+        user = number if root else None
+        workspace = path / "w"
+        mounted = False
+        try:
+            os.chmod(path, 0o711)
+            for name, text in _ETC.items():
+                (path / name).write_text(text)
+                os.chmod(path / name, 0o644)
+            workspace.mkdir()
+            mounted = root and not on_disk and _mount(workspace, limits)
+            if user is not None:
+                os.chown(workspace, user, user)
+            yield Folder(path, user, mounted)
+        finally:
+            if mounted:
+                _unmount(workspace)
+
+
+def sweep_boxes() -> None:
     """Remove the folders, mounts and cgroups of boxes whose process was killed."""
     for base in {_base(False), _base(True)}:
-        for path in base.glob(f"{_PREFIX}*"):
-            with suppress(FileNotFoundError, NotADirectoryError, PermissionError, BlockingIOError):
-                _sweep(path)
+        sweep(base, _PREFIX)
+
+
+def sweep(base: Path, prefix: str) -> None:
+    """Remove the folders that killed processes claimed."""
+    for path in base.glob(f"{prefix}[0-9]*"):
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError, BlockingIOError):
+            _sweep(path)
 
 
 def _sweep(path: Path) -> None:
     lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         status = os.fstat(lock)
-        if status.st_uid != os.geteuid() or time.time() - status.st_mtime < _STALE_S:
+        if status.st_uid != os.geteuid():
+            return
+        if REMOVED in path.name and time.time() - status.st_mtime < _REMOVED_S:
             return
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not os.path.samestat(status, os.stat(path)):
-            return  # another box has the name by now
+        if not _is_at(lock, path):
+            return  # another process has the name by now
         if os.geteuid() == 0:
             _unmount(path / "w")
-            remove_groups(path.name)
+            end_groups(path.name)
         remove_tree(path)
     finally:
         os.close(lock)
+
+
+def _locked(base: Path, prefix: str, first: int) -> tuple[Path, int, int]:
+    """A new folder, its number, and the descriptor that holds its lock."""
+    for number in count(first):
+        path = base / f"{prefix}{number}"
+        with suppress(FileExistsError, FileNotFoundError):  # taken, or swept up before it was locked
+            path.mkdir(mode=0o700)
+            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if _is_at(lock, path):
+                return path, number, lock
+            os.close(lock)
+    raise AssertionError("unreachable: the numbers have no end")
+
+
+def _is_at(lock: int, path: Path) -> bool:
+    """Whether a path still leads to what a descriptor holds."""
+    try:
+        return os.path.samestat(os.fstat(lock), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _base(on_disk: bool) -> Path:
     if on_disk:
         return Path("/var/tmp")
     return Path("/tmp") if os.geteuid() == 0 else Path(tempfile.gettempdir())  # one place for root: it keeps ids unique
-
-
-def _make(base: Path, first: int) -> tuple[Path, int]:
-    for number in count(first):
-        path = base / f"{_PREFIX}{number}"
-        try:
-            path.mkdir(mode=0o700)
-        except FileExistsError:
-            continue
-        return path, number
-    raise AssertionError("unreachable: the numbers have no end")
 
 
 def _mount(target: Path, limits: Limits) -> bool:

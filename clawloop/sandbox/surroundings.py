@@ -1,5 +1,6 @@
 """What a command finds in any box, whatever makes the box: variables, limits, and what counts as a command."""
 
+import os
 import re
 import resource
 import stat
@@ -68,20 +69,27 @@ def check_mounts(mounts: Mapping[str, str], *, private: bool) -> dict[str, str]:
     `private` boxes run as a user of their own, who sees what everyone may read.
 
     Raises:
-        ValueError: one is no folder, or cannot be seen, or not there.
+        ValueError: one is no folder, cannot be seen, is not there, or somebody else may change what it shows.
     """
     shown = {}
     for inside, outside in mounts.items():
         place, folder = PurePosixPath(inside), Path(outside).resolve()
         if not place.is_absolute() or ".." in place.parts or len(place.parts) < 3 or place.parts[1] not in _FREE:
-            raise ValueError(f"sandbox.mounts: {inside!r} must be a path in one of /{', /'.join(_FREE)} of the box.")
+            raise ValueError(f"mounts: {inside!r} must be a path in one of /{', /'.join(_FREE)} of the box.")
         if not folder.is_dir():
-            raise ValueError(f"sandbox.mounts: {inside} must show a folder, and {outside} is none.")
-        for part in (folder, *folder.parents) if private else ():
-            if not part.stat().st_mode & stat.S_IXOTH:
+            raise ValueError(f"mounts: {inside} must show a folder, and {outside} is none.")
+        for part in (folder, *folder.parents):
+            status = part.stat()
+            if private and not status.st_mode & stat.S_IXOTH:
                 raise ValueError(
-                    f"sandbox.mounts: boxes cannot see {outside}, because others may not enter {part}; move the folder "
+                    f"mounts: boxes cannot see {outside}, because others may not enter {part}; move the folder "
                     f"to where everyone may read it, such as /opt, or run `chmod o+rx {part}`."
+                )
+            shared = status.st_mode & stat.S_IWOTH and (part == folder or not status.st_mode & stat.S_ISVTX)
+            if shared or status.st_uid not in (0, os.geteuid()):
+                raise ValueError(
+                    f"mounts: {outside} is not shown to boxes, because others than root and you may change {part}; "
+                    "show a folder of your own that only you may write."
                 )
         shown[str(place)] = str(folder)
     return shown

@@ -18,6 +18,8 @@ from clawloop.types import Limits, Snapshot
 
 _DEPTH, _LENGTH = 32, 1024  # of a path that a snapshot takes: components, bytes
 _DEEPEST, _LONGEST = 40, 2048  # of a path that a caller gives
+REMOVED = ".removed-"
+"""What the name of a tree has in it while it is removed."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -215,7 +217,7 @@ def remove_tree(folder: Path) -> None:
     Each nested folder is moved up beside the root under a number, emptied there, and removed. `folder`'s name is free
     from the start, so the place for this has a name that nobody else takes.
     """
-    top = tempfile.mkdtemp(prefix=f"{folder.name}.removed-", dir=folder.parent)
+    top = tempfile.mkdtemp(prefix=f"{folder.name}{REMOVED}", dir=folder.parent)
     base = os.open(top, _FOLDER)
     try:
         os.chmod(folder, 0o700)

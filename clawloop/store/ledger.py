@@ -14,9 +14,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from clawloop import __version__
+from clawloop.store.folded import fold, unfold, unfold_first
 from clawloop.types import Candidate, Finding, Rollout
 
-SCHEMA = 1
+SCHEMA = 2
+_READ = {1: unfold_first, SCHEMA: unfold}
 T = TypeVar("T")
 
 _TABLES = """
@@ -33,7 +35,7 @@ CREATE TABLE rollout (at TEXT NOT NULL, task_id TEXT NOT NULL, "index" INTEGER N
 CREATE TABLE metric (time REAL NOT NULL, axis TEXT NOT NULL, step INTEGER NOT NULL, name TEXT NOT NULL, value REAL);
 CREATE TABLE event (time REAL NOT NULL, name TEXT NOT NULL, detail TEXT NOT NULL);
 """
-_ASIDE = ("resume", "name", "workers", "tracker", "setup")
+_ASIDE = ("resume", "name", "workers", "tracker", "setup", "trained_floor")
 """What may differ when a run is resumed: it changes no result."""
 _NAMES = ("meta", "run", "phase", "candidate", "finding", "rollout", "metric", "event")
 
@@ -67,11 +69,13 @@ class Ledger:
             raise LedgerError(f"{path} is not a ledger ({error}); name the folder of a run.") from error
         if not known:
             self._create()
-        elif "meta" not in known or (found := self._one("SELECT schema FROM meta")) != (SCHEMA,):
-            seen = found[0] if "meta" in known and found else "none"
+        found = self._one("SELECT schema FROM meta") if not known or "meta" in known else None
+        self._schema = found[0] if found else None
+        if self._schema not in _READ:
             raise LedgerError(
-                f"{path} has schema {seen} and this version reads {SCHEMA}; use the clawloop that wrote it."
+                f"{path} has schema {self._schema} and this version reads {SCHEMA}; use the clawloop that wrote it."
             )
+        self._unfold = _READ[self._schema]
 
     def _create(self) -> None:
         guards = "".join(
@@ -86,8 +90,11 @@ class Ledger:
         """Note a start or a resume, and return the config's hash.
 
         Raises:
-            LedgerError: the run was started with another config; the first key that differs is named.
+            LedgerError: the run was started with another config; the first key that differs is named. Or by a version
+                whose ledgers are only read.
         """
+        if self._schema != SCHEMA:
+            raise LedgerError(f"resume: {self.path} has schema {self._schema}, which is only read; start anew.")
         mine = {key: value for key, value in config.items() if key not in _ASIDE}
         text = json.dumps(mine, sort_keys=True)
         first = self._one("SELECT config FROM run ORDER BY rowid LIMIT 1")
@@ -104,17 +111,17 @@ class Ledger:
     def find(self, at: str, task_id: str, index: int) -> Rollout | None:
         """The finished trial, or None."""
         row = self._one('SELECT value FROM rollout WHERE at=? AND task_id=? AND "index"=?', at, task_id, index)
-        return None if row is None else decode(row[0], Rollout)
+        return None if row is None else self._unfold(row[0])
 
     def add(self, at: str, rollout: Rollout) -> None:
         """Keep a finished trial."""
-        row = (at, rollout.task_id, rollout.index, rollout.outcome.value, rollout.reward, encode(rollout))
+        row = (at, rollout.task_id, rollout.index, rollout.outcome.value, rollout.reward, fold(rollout))
         self._write("INSERT INTO rollout VALUES (?,?,?,?,?,?)", row)
 
     def rollouts(self, at: str) -> tuple[Rollout, ...]:
         """The finished trials of a phase, such as k1/admission."""
         rows = self._all('SELECT value FROM rollout WHERE at=? ORDER BY task_id, "index"', at)
-        return tuple(decode(value, Rollout) for (value,) in rows)
+        return tuple(self._unfold(value) for (value,) in rows)
 
     def rewards(self, at: str) -> dict[str, tuple[float | None, ...]]:
         """The rewards of a phase's finished trials by task, without reading the trials."""

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from clawloop.build import part, parts
+from clawloop.build.part import part, parts
 from clawloop.config.composed import composed
 from clawloop.config.errors import AskError
 from clawloop.harness.shell.shell import opening

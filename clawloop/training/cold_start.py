@@ -14,12 +14,13 @@ from typing import Any, Protocol
 
 from clawloop.policy.chat import Chat
 from clawloop.policy.network import Network
-from clawloop.protocols import Agent, Demonstrable, Harness, Policy, Tracker
+from clawloop.protocols import Agent, Demonstrable, Harness, InfrastructureError, Policy, Tracker
 from clawloop.store.recorded import save_whole
 from clawloop.store.weights import digest
-from clawloop.training.sequences import Sequence as Trained
+from clawloop.training.schedule import Cosine
+from clawloop.training.sequences import sequences
 from clawloop.training.sft import Sft
-from clawloop.types import Candidate, Completion, DiagnosisReport, Request, Rollout, Task
+from clawloop.types import Candidate, Completion, DiagnosisReport, Outcome, Request, Rollout, Task
 
 
 @dataclass(slots=True)
@@ -57,12 +58,15 @@ def demonstrate(
     """Play the oracles of the candidates that have a task; only rewarded trials are demonstrations.
 
     Raises:
+        InfrastructureError: one broke on the machine; a start without it would be kept and used again.
         ValueError: nobody can write an action of a task's harness down.
     """
     played: list[Rollout] = []
     ready = [(c.task, Demonstrator(chat, c.oracle, _writer(harness_of(c.task.id)))) for c in candidates if c.task]
     with ThreadPoolExecutor(4, thread_name_prefix="demonstration") as pool:
         for rollout in pool.map(lambda pair: play(pair[1], pair[0], 0, 0), ready):
+            if rollout.outcome is Outcome.INFRASTRUCTURE_FAILED:
+                raise InfrastructureError(f"cold start: a demonstration broke on this machine: {rollout.error}")
             played.append(rollout)
             progress("cold start", len(played), len(ready))
     return tuple(rollout for rollout in played if rollout.reward == 1.0)
@@ -105,8 +109,10 @@ class ColdStart:
         self._play, self._harness_of = play, harness_of
         self._cache, self._weights, self._depends = cache, weights, depends
 
-    def _folder(self) -> Path:
-        """Where this start is kept. Weights and sources are read here, so only where there is a start to make."""
+    def folder(self) -> Path:
+        """Where theta_0 lies: the base model, or this start. Then weights and sources are read, to name it by them."""
+        if not self._settings["demonstrations"]:
+            return self._weights
         depends = {**self._depends, "weights": digest(self._weights)}
         package = Path(__file__).parents[1]
         found = (p for room in ("synthesis", "harness") for p in (package / room).rglob("*"))
@@ -120,7 +126,7 @@ class ColdStart:
         """Theta_0, trained in place or loaded."""
         if not self._settings["demonstrations"]:
             return policy
-        folder = self._folder()
+        folder = self.folder()
         cached = folder.is_dir()
         if not cached:
             self._make(policy, folder)
@@ -132,8 +138,7 @@ class ColdStart:
             raise TypeError(f"cold_start: {type(policy).__name__} cannot be trained; set cold_start.demonstrations=0.")
         candidates = self._synthesize(policy, DiagnosisReport.empty(), 0)
         rollouts = demonstrate(candidates, policy.chat, self._play, self._harness_of, self._tracker.progress)
-        traces = [(r.task_id, r.trajectory.trace) for r in rollouts if r.trajectory is not None]
-        sequences = [Trained(name, trace.ids, trace.mask, trace.logprobs) for name, trace in traces]
+        trained = [sequence for rollout in rollouts for sequence in sequences(rollout)]
         stage = Sft(
             lr=float(self._settings["lr"]),
             epochs=int(self._settings["epochs"]),
@@ -141,8 +146,9 @@ class ColdStart:
             micro_tokens=4_096,
             warmup=0.03,
             weight_decay=0.1,
+            schedule=Cosine(),
             tracker=self._tracker,
             axis="cold_start",
         )
-        stage.fit(policy, sequences, 0)
+        stage.fit(policy, trained, 0)
         save_whole(policy, folder)

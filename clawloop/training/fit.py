@@ -6,7 +6,7 @@ import random
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Many
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 
 from clawloop.protocols import Policy
 from clawloop.training import midway, ranks
+from clawloop.training.schedule import Schedule
 from clawloop.training.sequences import Batches, Sequence
 from clawloop.training.setup import Setup, not_finite
 
@@ -53,38 +54,15 @@ def trainable(policy: object, stage: str) -> Trainable:
     return policy
 
 
-def cosine(step: int, steps: int, warmup: float) -> float:
-    """The share of the peak rate: linear over the warm-up ratio, then half a cosine (Table 5).
-
-    It would be zero at the step after the last, so that none of a few steps is spent on a rate of zero.
-
-    >>> [round(cosine(step, 6, 0.3), 2) for step in range(6)]
-    [0.5, 1.0, 1.0, 0.85, 0.5, 0.15]
-    """
-    rising = math.ceil(steps * warmup)
-    if step < rising:
-        return (step + 1) / rising
-    return 0.5 * (1 + math.cos(math.pi * (step - rising) / (steps - rising)))
-
-
-def constant(step: int, steps: int, warmup: float) -> float:
-    """The share of the peak rate: linear over the warm-up ratio, then the peak (HarnessBandit, 5.1)."""
-    rising = math.ceil(steps * warmup)
-    return min(1.0, (step + 1) / rising) if rising else 1.0
-
-
-_SCHEDULES: dict[str, Callable[[int, int, float], float]] = {"cosine": cosine, "constant": constant}
 _PRECISIONS: dict[str, Literal["32-true", "bf16-mixed"]] = {"float32": "32-true", "bfloat16": "bf16-mixed"}
 
 
-def check(stage: str, schedule: str, precision: str) -> None:
+def check(stage: str, precision: str) -> None:
     """Refuse what no stage knows.
 
     Raises:
-        ValueError: the schedule or the precision is unknown.
+        ValueError: the precision is unknown.
     """
-    if schedule not in _SCHEDULES:
-        raise ValueError(f"trainer.{stage}.schedule is {schedule!r}; choose {' or '.join(_SCHEDULES)}.")
     if precision not in _PRECISIONS:
         raise ValueError(f"trainer.{stage}.precision is {precision!r}; choose {' or '.join(_PRECISIONS)}.")
 
@@ -101,12 +79,12 @@ class Module(lightning.LightningModule):
         model: the network.
         micro: gives the loss and the numbers of one optimizer batch, calling `backward` for each of its micro-batches.
         lr: peak rate.
-        schedule: cosine or constant.
+        schedule: the share of the peak rate at a step.
         steps: optimizer steps in all.
         warmup: the share of steps in which the rate rises.
         weight_decay: AdamW's.
         max_grad_norm: clips the gradient's norm.
-        log: told (step of the stage, step of its axis, numbers).
+        log: told (step of the axis, numbers).
         before_step: given the network after the last backward, its gradient not clipped yet; gives further numbers.
         before: the step that the axis had reached when the stage began.
         folder: the stage's own; None keeps nothing.
@@ -120,12 +98,12 @@ class Module(lightning.LightningModule):
         micro: Callable[[list[Sequence], Callable[[torch.Tensor], None]], dict[str, float]],
         *,
         lr: float,
-        schedule: str,
+        schedule: Schedule,
         steps: int,
         warmup: float,
         weight_decay: float,
         max_grad_norm: float,
-        log: Callable[[int, int, dict[str, float]], None],
+        log: Callable[[int, dict[str, float]], None],
         before_step: Callable[[Any], Mapping[str, float]],
         before: int,
         folder: Path | None,
@@ -136,8 +114,7 @@ class Module(lightning.LightningModule):
         self.automatic_optimization = False
         self.model = model
         self._micro, self._tell, self._before_step = micro, log, before_step
-        self._rate = _SCHEDULES[schedule]
-        self._lr, self._steps, self._warmup = lr, steps, warmup
+        self._lr, self._steps, self._warmup, self._schedule = lr, steps, warmup, schedule
         self._decay, self._norm, self._step = weight_decay, max_grad_norm, done
         self._before, self._folder, self._save_every = before, folder, save_every
 
@@ -147,7 +124,7 @@ class Module(lightning.LightningModule):
     def training_step(self, batch: list[Sequence], index: int) -> None:
         """One optimizer step."""
         optimizer: Any = self.optimizers()
-        rate = self._lr * self._rate(self._step, self._steps, self._warmup)
+        rate = self._lr * self._schedule(self._step, self._steps, self._warmup)
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.zero_grad()
@@ -162,7 +139,7 @@ class Module(lightning.LightningModule):
         self._step += 1
         if self._folder is not None and self._save_every and self._step % self._save_every == 0:
             midway.keep(self._folder, self._step, self._before, self.model, optimizer.optimizer)
-        self._tell(self._step, self._before + self._step, numbers)
+        self._tell(self._before + self._step, numbers)
 
     def transfer_batch_to_device(
         self, batch: list[Sequence], device: torch.device, dataloader_idx: int
@@ -171,16 +148,16 @@ class Module(lightning.LightningModule):
         return batch
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """AdamW (Table 5), and with it all that was kept, also where no step is left."""
+        """AdamW (Table 5), in place, and with it all that was kept, also where no step is left."""
         parameters = [p for p in self.model.parameters() if p.requires_grad]
-        optimizer = torch.optim.AdamW(parameters, lr=self._lr, weight_decay=self._decay, foreach=True)
+        optimizer = torch.optim.AdamW(parameters, lr=self._lr, weight_decay=self._decay, fused=True)
         if self._step and self._folder is not None:
             self._before = midway.restore(self._folder, self._step, self.model, optimizer)
         return optimizer
 
 
 class Epochs:
-    """Every epoch in an order of its own, from the seed alone.
+    """Every epoch in an order of its own, from the seed alone; `size` episodes a batch, each with all its sequences.
 
     Raises:
         ValueError: a sequence holds nothing to train.
@@ -189,16 +166,19 @@ class Epochs:
     def __init__(self, sequences: Many[Sequence], size: int, epochs: int, seed: str) -> None:
         if idle := [sequence.name for sequence in sequences if not sequence.actions]:
             raise ValueError(f"No token of {idle[0]} is the agent's, so there is nothing to train; leave it out.")
-        self._sequences, self._size, self._epochs, self._seed = list(sequences), size, epochs, seed
+        episodes: dict[str, list[Sequence]] = {}
+        for sequence in sequences:
+            episodes.setdefault(sequence.episode, []).append(sequence)
+        self._episodes, self._size, self._epochs, self._seed = list(episodes.values()), size, epochs, seed
 
     def __len__(self) -> int:
-        return self._epochs * math.ceil(len(self._sequences) / self._size)
+        return self._epochs * math.ceil(len(self._episodes) / self._size)
 
     def __iter__(self) -> Iterator[list[Sequence]]:
         for epoch in range(self._epochs):
-            order = self._sequences.copy()
+            order = self._episodes.copy()
             random.Random(f"{self._seed}/{epoch}").shuffle(order)
-            yield from (order[i : i + self._size] for i in range(0, len(order), self._size))
+            yield from (list(chain(*order[i : i + self._size])) for i in range(0, len(order), self._size))
 
 
 class _Stream(torch.utils.data.IterableDataset[list[Sequence]]):
@@ -223,12 +203,12 @@ def fit(
     micro: Callable[[list[Sequence], Callable[[torch.Tensor], None]], dict[str, float]],
     *,
     lr: float,
-    schedule: str,
+    schedule: Schedule,
     warmup: float,
     weight_decay: float,
     max_grad_norm: float,
     precision: str,
-    log: Callable[[int, int, dict[str, float]], None],
+    log: Callable[[int, dict[str, float]], None],
     before: int,
     place: str,
     setup: Setup,

@@ -2,27 +2,30 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from statistics import fmean
+from pathlib import Path
 
 import torch
 
 from clawloop.protocols import Policy, Tracker
-from clawloop.training import loss, ranks
-from clawloop.training.fit import autocast, check, fit, trainable
-from clawloop.training.packing import cut, pack
+from clawloop.training import step
+from clawloop.training.correction import Correction
+from clawloop.training.fit import Trainable, check, fit, trainable
+from clawloop.training.loss import Choices
+from clawloop.training.reference import Reference, Weights, standing_in
+from clawloop.training.schedule import Schedule
 from clawloop.training.sequences import Batches, Drawn, Sequence, Source, Wanted, groups
 from clawloop.training.setup import Setup
 from clawloop.types import TaskPool
 
 
 class Grpo:
-    """Trains on the groups of the practice tasks, with the clipped surrogate and a KL to the reference.
+    """Trains on the groups of the practice tasks, with a surrogate and a KL to a reference.
 
-    The mean is over trajectories of the mean over each one's trained tokens (Shao et al. 2024). The reference is
-    theta', the policy that enters the stage: the paper does not say which, and line 19 starts from it. Its
-    log-probabilities are computed once a sequence, so that no second model is held. At the first step `drift` is
-    logged: the mean distance, in nats a token, from the behaviour log-probabilities of the ledger to those of the
-    reference, which is SFT's doing where the rollouts are older.
+    What the loss is made of are parts, one of each group: `advantage`, `clip`, `normalisation`, `ratio`, `kl`,
+    `reference` and `correction`. Log-probabilities of the reference and of theta_old are computed once a sequence, and
+    only where they are needed, so that no second model is held. The drift of a step is its distance
+    from the behaviour log-probabilities of the ledger. At the first step of an iteration, and at every step where lr is
+    0, that is the difference between the engine that sampled and this trainer, and what SFT did in between.
 
     Args:
         source: where the batches come from.
@@ -31,10 +34,15 @@ class Grpo:
         batch_size: trajectories an optimizer step.
         warmup: the share of steps in which the rate rises.
         weight_decay: AdamW's.
-        beta: weight of the KL.
-        clip: the ratio is clipped to 1 - clip ... 1 + clip.
-        epsilon: added to a group's standard deviation.
-        schedule: cosine or constant.
+        beta: weight of the KL; with 0 there is none, and no reference.
+        advantage: from the rewards of a group to its advantages.
+        clip: from a ratio to the clipped one.
+        normalisation: what a token weighs.
+        ratio: from log-ratios of tokens to ratios.
+        kl: the estimator.
+        reference: the policy that the KL is measured to.
+        correction: what the ratio is to, and the weight of the difference to the behaviour.
+        schedule: the share of the peak rate at a step.
         lr_multiplier: a scale's factor on `lr`.
         max_tokens: longer sequences are left out and named.
         micro_tokens: tokens a forward pass.
@@ -57,9 +65,14 @@ class Grpo:
         warmup: float,
         weight_decay: float,
         beta: float,
-        clip: float,
-        epsilon: float,
-        schedule: str = "cosine",
+        advantage: Callable[[list[float]], list[float]],
+        clip: Callable[[torch.Tensor], torch.Tensor],
+        normalisation: Callable[[int, int, int], float],
+        ratio: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+        kl: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+        reference: Reference,
+        correction: Correction,
+        schedule: Schedule,
         lr_multiplier: float = 1.0,
         max_tokens: int = 65_536,
         micro_tokens: int = 8_192,
@@ -70,11 +83,12 @@ class Grpo:
         reached: Callable[[str], int] = lambda axis: 0,
         setup: Setup = Setup(),  # noqa: B008 (frozen)
     ) -> None:
-        check(self.name, schedule, precision)
+        check(self.name, precision)
         self._source = source
         self._lr, self._epochs, self._batch_size = lr * lr_multiplier, epochs, batch_size
         self._warmup, self._schedule, self._decay, self._norm = warmup, schedule, weight_decay, max_grad_norm
-        self._beta, self._clip, self._epsilon = beta, clip, epsilon
+        self._advantage, self._normalisation, self._reference = advantage, normalisation, reference
+        self._choices = Choices(clip, ratio, kl, correction, beta)
         self._max_tokens, self._micro_tokens, self._precision = max_tokens, micro_tokens, precision
         self._seed, self._tracker, self._reached, self._setup = seed, tracker, reached, setup
 
@@ -88,25 +102,19 @@ class Grpo:
         target = trainable(policy, self.name)
         if target.temperature <= 0:
             raise ValueError(f"trainer grpo: the policy samples at temperature {target.temperature}; set one above 0.")
-        model, temperature = target.model, target.temperature
-        drift: list[float] = []
 
         def draw(pool: TaskPool) -> Drawn:
-            return groups(pool, self._max_tokens, self._epsilon)
+            return groups(pool, self._max_tokens, self._advantage)
 
-        def prepare(sequences: tuple[Sequence, ...]) -> tuple[Sequence, ...]:
-            prepared = self._with_reference(model, temperature, sequences)
-            if prepared and not drift:
-                drift.append(_drift(prepared))
-            return prepared
+        def prepare(sequences: tuple[Sequence, ...], entered: Weights | None) -> tuple[Sequence, ...]:
+            return self._known(target, sequences, k, entered)
 
-        seed = f"{self._seed}/{k}/{self.name}"
-        wanted = Wanted(draw, prepare, self._batch_size, self._epochs, seed)
+        wanted = Wanted(draw, prepare, self._batch_size, self._epochs, f"{self._seed}/{k}/{self.name}")
         batches, detail = self._source.open(policy, practice, k, wanted)
         if self._tracker is not None:
             self._tracker.event("grpo/data", {"k": k, **detail})
         if len(batches):
-            self._fit(model, temperature, batches, drift, f"theta_{k}-{self.name}")
+            self._fit(target, batches, f"theta_{k}-{self.name}")
         return target.renamed(f"theta_{k}-grpo")
 
     def state(self) -> bytes:
@@ -117,35 +125,29 @@ class Grpo:
         """Go on from there."""
         self._source.restore(state)
 
-    def _fit(
-        self, model: torch.nn.Module, temperature: float, batches: Batches, drift: list[float], place: str
-    ) -> None:
-        device = next(model.parameters()).device
+    def _fit(self, target: Trainable, batches: Batches, place: str) -> None:
+        def micro(batch: list[Sequence], backward: step.Backward) -> dict[str, float]:
+            return step.grpo(
+                target.model,
+                batch,
+                backward,
+                self._choices,
+                self._normalisation,
+                temperature=target.temperature,
+                micro_tokens=self._micro_tokens,
+            )
 
-        def micro(batch: list[Sequence], backward: Callable[[torch.Tensor], None]) -> dict[str, float]:
-            sums = dict.fromkeys(("loss", "kl", "clip_fraction", "ratio"), 0.0)
-            for part, weight in ranks.share(cut(batch, self._micro_tokens)):
-                chosen = [batch[i] for i in part]
-                packed = pack(chosen, [weight / (len(batch) * one.actions) for one in chosen], device)
-                logprobs = loss.token_logprobs(model, packed, temperature)
-                found = loss.grpo(logprobs, packed, clip=self._clip, beta=self._beta)
-                backward(found.loss)
-                for name, value in zip(sums, (found.loss, found.kl, found.clipped, found.ratio), strict=True):
-                    sums[name] += float(value.detach())
-            reward = sum(one.reward for one in batch) / len(batch)
-            return ranks.add(sums) | {"reward": reward, "tokens": float(sum(one.actions for one in batch))}
-
-        def log(step: int, at: int, numbers: dict[str, float]) -> None:
+        def log(at: int, numbers: dict[str, float]) -> None:
             if self._tracker is not None:
-                self._tracker.log(self.name, at, numbers | ({"drift": drift[0]} if step == 1 else {}))
+                self._tracker.log(self.name, at, numbers)
 
         fit(
-            model,
+            target.model,
             batches,
             micro,
             lr=self._lr,
-            schedule=self._schedule,
             warmup=self._warmup,
+            schedule=self._schedule,
             weight_decay=self._decay,
             max_grad_norm=self._norm,
             precision=self._precision,
@@ -156,30 +158,29 @@ class Grpo:
             before_step=self._source.before_step,
         )
 
-    @torch.no_grad()
-    def _with_reference(
-        self, model: torch.nn.Module, temperature: float, sequences: tuple[Sequence, ...]
+    def _known(
+        self, target: Trainable, sequences: tuple[Sequence, ...], k: int, entered: Weights | None
     ) -> tuple[Sequence, ...]:
-        """The sequences with the log-probabilities that the policy has now."""
-        device = next(model.parameters()).device
-        found = [[0.0] * len(sequence.ids) for sequence in sequences]
-        mine: list[tuple[int, int, float]] = []
-        for part, weight in ranks.share(cut(sequences, self._micro_tokens)):
-            packed = pack([sequences[i] for i in part], [1.0] * len(part), device)
-            with autocast(device, self._precision):
-                values = loss.token_logprobs(model, packed, temperature).tolist()
-            if weight:
-                mine += [(part[i], t, value) for (i, t), value in zip(packed.origin, values, strict=True)]
-        for i, t, value in ranks.gather(mine):
-            found[i][t] = value
-        return tuple(replace(one, reference=tuple(values)) for one, values in zip(sequences, found, strict=True))
+        """The sequences with what the reference and theta_old, the policy as it is now, say of them, where needed.
 
+        `entered` are the weights that the stage began with, where those of now are others.
+        """
 
-def _drift(sequences: tuple[Sequence, ...]) -> float:
-    """The mean distance of the reference's log-probabilities from the behaviour's, in nats a token."""
-    return fmean(
-        abs(one.reference[t] - behaviour)
-        for one in sequences
-        for t, behaviour in enumerate(one.logprobs or ())
-        if t and one.mask[t]
-    )
+        def by(weights: Path | Weights | None) -> list[tuple[float, ...]]:
+            with standing_in(target.model, weights):
+                return step.logprobs(
+                    target.model,
+                    sequences,
+                    temperature=target.temperature,
+                    micro_tokens=self._micro_tokens,
+                    precision=self._precision,
+                )
+
+        reference: list[tuple[float, ...]] = [()] * len(sequences)
+        old = reference
+        weights = (self._reference.weights(k) or entered) if self._choices.beta else None
+        if self._choices.beta:
+            reference = by(weights)
+        if self._choices.correction.on_old:
+            old = reference if self._choices.beta and weights is None else by(None)
+        return tuple(replace(one, reference=r, old=o) for one, r, o in zip(sequences, reference, old, strict=True))

@@ -1,46 +1,16 @@
 """Eq. 1 and Eq. 2 as losses over trained tokens.
 
-Shapes: A trained tokens, V vocabulary, E hidden width.
+Shapes: A trained tokens.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
+from clawloop.training.correction import Correction
 from clawloop.training.packing import Packed
-from clawloop.training.ranks import whole
-
-_CHUNK = 1 << 24  # values of a [tokens, V] block that are there at once
-
-
-@whole
-def token_logprobs(model: Any, batch: Packed, temperature: float = 1.0) -> Tensor:
-    """The log pi(a_t | ...) of the trained tokens, [A]; logits are computed at those positions only.
-
-    `temperature` is that of the sampling, so that the result compares with behaviour log-probabilities.
-    """
-    hidden_BTE = model.get_decoder()(
-        input_ids=batch.ids_BT, attention_mask=batch.mask_B1TT, position_ids=batch.position_BT, use_cache=False
-    ).last_hidden_state
-    hidden_AE = hidden_BTE[batch.row_A, batch.column_A]
-    head = model.get_output_embeddings()
-    step = max(1, _CHUNK // int(model.config.vocab_size))
-    pieces = []
-    for start in range(0, len(hidden_AE), step):
-        part = hidden_AE[start : start + step], batch.target_A[start : start + step]
-        if len(hidden_AE) <= step:
-            pieces.append(_picked(head, *part, temperature))
-        else:
-            pieces.append(checkpoint(_picked, head, *part, temperature, use_reentrant=False))
-    return torch.cat(pieces)
-
-
-def _picked(head: Any, hidden_AE: Tensor, target_A: Tensor, temperature: float) -> Tensor:
-    logits_AV = head(hidden_AE).float() / temperature
-    return -torch.nn.functional.cross_entropy(logits_AV, target_A, reduction="none")
 
 
 def sft(logprobs_A: Tensor, weight_A: Tensor) -> Tensor:
@@ -49,28 +19,47 @@ def sft(logprobs_A: Tensor, weight_A: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
+class Choices:
+    """What GRPO's loss is made of: the parts of the groups `clip`, `ratio`, `kl` and `correction`, and beta."""
+
+    clip: Callable[[Tensor], Tensor]
+    ratio: Callable[[Tensor, Tensor], Tensor]
+    kl: Callable[[Tensor, Tensor], Tensor]
+    correction: Correction
+    beta: float
+
+
+@dataclass(frozen=True, slots=True)
 class Grpo:
-    """The loss, and sums over tokens weighted like it: KL to the reference, clipped share, ratio."""
+    """The loss, what it was over each token added up, and the largest distance from the behaviour, in nats."""
 
     loss: Tensor
-    kl: Tensor
-    clipped: Tensor
-    ratio: Tensor
+    sums: dict[str, Tensor]
+    farthest: Tensor
 
 
-def grpo(logprobs_A: Tensor, batch: Packed, *, clip: float, beta: float) -> Grpo:
-    """The clipped surrogate with the advantages of Eq. 2, minus beta times the KL to the reference (Shao et al. 2024).
+def grpo(logprobs_A: Tensor, batch: Packed, choices: Choices) -> Grpo:
+    """The clipped surrogate with the advantages of Eq. 2, and beta times the KL to the reference (Shao et al. 2024).
 
-    The ratio is to the behaviour log-probabilities of the ledger, so rollouts reused after SFT count as off-policy. The
-    KL estimator is exp(d) - d - 1 with d = log ref - log pi, which is unbiased and not negative.
+    The correction says what the ratio is to; its factor is on the surrogate and not on the KL. With beta 0 there is no
+    KL, and the reference is not looked at.
     """
-    ratio_A = torch.exp(logprobs_A - batch.behaviour_A)
-    clipped_A = ratio_A.clamp(1 - clip, 1 + clip)
-    gain_A = torch.minimum(ratio_A * batch.advantage_A, clipped_A * batch.advantage_A)
-    d_A = batch.reference_A - logprobs_A
-    kl_A = torch.exp(d_A) - d_A - 1
-    loss = -((gain_A - beta * kl_A) * batch.weight_A).sum()
+    old_A, factor_A = choices.correction(batch.behaviour_A, batch.old_A)
+    ratio_A = choices.ratio(logprobs_A - old_A, batch.episode_A)
+    gain_A = ratio_A * batch.advantage_A
+    clipped_A = choices.clip(ratio_A) * batch.advantage_A
+    cost_A = -factor_A * torch.minimum(gain_A, clipped_A)
     with torch.no_grad():
-        cut_A = (ratio_A * batch.advantage_A > clipped_A * batch.advantage_A).float()
-        sums = [(values * batch.weight_A).sum() for values in (kl_A, cut_A, ratio_A)]
-    return Grpo(loss, *sums)
+        drift_A = logprobs_A - batch.behaviour_A
+        per_token = {
+            "clip_fraction": (gain_A > clipped_A).float(),
+            "ratio": ratio_A,
+            "correction": factor_A,
+            "drift": drift_A.abs(),
+            "drift_kl": drift_A.exp() - 1 - drift_A,
+        }
+    if choices.beta:
+        per_token["kl"] = choices.kl(logprobs_A, batch.reference_A)
+        cost_A = cost_A + choices.beta * per_token["kl"]
+    sums = {name: values_A.detach().sum() for name, values_A in per_token.items()}
+    return Grpo((cost_A * batch.weight_A).sum(), sums, drift_A.abs().max())

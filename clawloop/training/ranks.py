@@ -88,6 +88,8 @@ def whole(work: Callable[P, T]) -> Callable[P, T]:
         model: Any = args[0]
         if isinstance(model, FSDPModule):
             result: T = getattr(model, _RUN)(work, *args[1:], **kwargs)
+            if not torch.is_grad_enabled():
+                model.reshard()  # it would stay together for a backward pass
             return result
         return work(*args, **kwargs)
 
@@ -97,6 +99,11 @@ def whole(work: Callable[P, T]) -> Callable[P, T]:
 def scalar(value: Tensor) -> Tensor:
     """A number that the ranks may hold in parts, whole."""
     return value.full_tensor() if isinstance(value, DTensor) else value
+
+
+def part(value: Tensor) -> Tensor:
+    """What this rank holds of a tensor, in the same memory."""
+    return value.to_local() if isinstance(value, DTensor) else value
 
 
 def full_state(model: torch.nn.Module) -> dict[str, Tensor]:

@@ -7,15 +7,17 @@ from statistics import fmean
 from typing import Any, Protocol
 
 from clawloop.protocols import Policy
-from clawloop.training.advantage import group_relative
-from clawloop.types import Rollout, TaskPool
+from clawloop.training.reference import Weights
+from clawloop.types import Rollout, RolloutGroup, TaskPool
 
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """One episode as it is trained: ids_T, mask_T (1 where the agent acted), log-probabilities, advantage.
+    """One sequence of an episode as it is trained: ids_T, mask_T (1 where it is trained), log-probabilities, advantage.
 
-    `logprobs` are the behaviour's and `reference` those of the policy that the KL is measured to, where they are known.
+    `logprobs` are the behaviour's, `old` those of the policy that enters the stage and `reference` those of the policy
+    that the KL is measured to, where they are known. All sequences of a rollout name the same `episode` and have its
+    advantage; one that names none is an episode itself.
     """
 
     name: str
@@ -25,6 +27,12 @@ class Sequence:
     advantage: float = 0.0
     reward: float = 0.0
     reference: tuple[float, ...] = ()
+    old: tuple[float, ...] = ()
+    episode: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.episode:
+            object.__setattr__(self, "episode", self.name)
 
     @property
     def actions(self) -> int:
@@ -34,7 +42,7 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Sequences, and what was left out of them: names of those that are too long, and counts."""
+    """Sequences, and the episodes that were left out: names of those with a sequence that is too long, and counts."""
 
     sequences: tuple[Sequence, ...]
     too_long: tuple[str, ...] = ()
@@ -47,13 +55,13 @@ class Drawn:
 class Wanted:
     """What a stage wants of its source.
 
-    `draw` weighs groups, and `prepare` adds what the policy that entered the stage says of the sequences: it is called
-    with that policy's weights in place. `batch_size` is trajectories an optimizer step, and `epochs` passes over what
-    is there already. `seed` is the stage's.
+    `draw` weighs groups, and `prepare` adds what other policies than the one in training say of the sequences, given
+    the weights that the stage began with, or None where those are still in place. `batch_size` is trajectories an
+    optimizer step, and `epochs` passes over what is there already. `seed` is the stage's.
     """
 
     draw: Callable[[TaskPool], Drawn]
-    prepare: Callable[[tuple[Sequence, ...]], tuple[Sequence, ...]]
+    prepare: Callable[[tuple[Sequence, ...], Weights | None], tuple[Sequence, ...]]
     batch_size: int
     epochs: int
     seed: str
@@ -91,25 +99,33 @@ def learnability(groups: Iterable[Many[Sequence]]) -> float:
 
     All tokens of a trajectory have one advantage, so its mean over tokens is itself.
     """
-    means = [fmean({one.name: abs(one.advantage) for one in group}.values()) for group in groups if group]
+    means = [fmean({one.episode: abs(one.advantage) for one in group}.values()) for group in groups if group]
     return fmean(means) if means else 0.0
 
 
 def successes(pool: TaskPool, max_tokens: int) -> Drawn:
     """D_SFT (Algorithm 1, line 17): the rewarded rollouts of the practice tasks."""
     rollouts = (r for group in pool.groups for r in group.rollouts if r.reward == 1.0)
-    return _drawn((_sequence(rollout) for rollout in rollouts), max_tokens)
+    return _drawn((sequences(rollout) for rollout in rollouts), max_tokens)
 
 
-def groups(pool: TaskPool, max_tokens: int, epsilon: float) -> Drawn:
-    """The groups of line 19, each judged rollout with its advantage. Rollouts without a reward are in no mean.
+def blind(groups: Iterable[RolloutGroup]) -> list[str]:
+    """The rollouts that GRPO cannot weigh, since the engine did not say how likely their tokens were."""
+    played = ((rollout, rollout.trajectory) for group in groups for rollout in group.rollouts)
+    return [f"{r.task_id}#{r.index}" for r, t in played if t and any(one.logprobs is None for one in t.traces)]
 
-    A unanimous group says nothing and is dropped.
+
+def groups(pool: TaskPool, max_tokens: int, advantage: Callable[[list[float]], list[float]]) -> Drawn:
+    """The groups of line 19, each judged rollout with its advantage.
+
+    A rollout without a reward is in no mean and is not trained, and its group is that of the others. A group of which
+    fewer than two different rewards are left, one of a single rollout included, says nothing and is dropped (dynamic
+    sampling; paper, C). A rollout that is left out later, for its length, still counts in its group's mean.
 
     Raises:
         ValueError: the log-probabilities of a rollout are not known, so that it cannot be weighed.
     """
-    found: list[Sequence | None] = []
+    found: list[list[Sequence]] = []
     unanimous = 0
     for group in pool.groups:
         judged = [rollout for rollout in group.rollouts if rollout.reward is not None]
@@ -117,9 +133,9 @@ def groups(pool: TaskPool, max_tokens: int, epsilon: float) -> Drawn:
         if len(set(rewards)) < 2:
             unanimous += 1
             continue
-        advantages = group_relative(rewards, epsilon)
-        found += [_sequence(rollout, advantage) for rollout, advantage in zip(judged, advantages, strict=True)]
-    if blind := [sequence.name for sequence in found if sequence is not None and sequence.logprobs is None]:
+        advantages = advantage(rewards)
+        found += [sequences(rollout, value) for rollout, value in zip(judged, advantages, strict=True)]
+    if blind := [episode[0].episode for episode in found if any(sequence.logprobs is None for sequence in episode)]:
         raise ValueError(
             f"trainer grpo: the log-probabilities of {len(blind)} rollouts ({blind[0]}, ...) are not known, since the "
             "server that sampled them gave none; they serve admission and SFT only, so leave grpo out of trainer."
@@ -127,23 +143,27 @@ def groups(pool: TaskPool, max_tokens: int, epsilon: float) -> Drawn:
     return _drawn(found, max_tokens, unanimous, len(pool.groups) - unanimous)
 
 
-def _sequence(rollout: Rollout, advantage: float = 0.0) -> Sequence | None:
-    if rollout.trajectory is None:
-        return None
-    trace = rollout.trajectory.trace
-    name = f"{rollout.task_id}#{rollout.index}"
-    return Sequence(name, trace.ids, trace.mask, trace.logprobs, advantage, float(rollout.reward or 0.0))
+def sequences(rollout: Rollout, advantage: float = 0.0) -> list[Sequence]:
+    """What is trained of a rollout; none where nothing was sampled. Several are named `task#index.branch`."""
+    traces = rollout.trajectory.traces if rollout.trajectory else ()
+    episode, reward = f"{rollout.task_id}#{rollout.index}", float(rollout.reward or 0.0)
+    names = [episode] if len(traces) == 1 else [f"{episode}.{branch}" for branch in range(len(traces))]
+    found = (
+        Sequence(name, trace.ids, trace.mask, trace.logprobs, advantage, reward, episode=episode)
+        for name, trace in zip(names, traces, strict=True)
+    )
+    return [sequence for sequence in found if sequence.actions]
 
 
-def _drawn(found: Iterable[Sequence | None], max_tokens: int, unanimous: int = 0, used: int = 0) -> Drawn:
+def _drawn(found: Iterable[list[Sequence]], max_tokens: int, unanimous: int = 0, used: int = 0) -> Drawn:
     kept: list[Sequence] = []
     too_long: list[str] = []
     empty = 0
-    for sequence in found:
-        if sequence is None or not sequence.actions:
+    for episode in found:
+        if not episode:
             empty += 1
-        elif len(sequence.ids) > max_tokens:
-            too_long.append(sequence.name)
+        elif max(len(sequence.ids) for sequence in episode) > max_tokens:
+            too_long.append(episode[0].episode)
         else:
-            kept.append(sequence)
+            kept += episode
     return Drawn(tuple(kept), tuple(too_long), empty, unanimous, used)

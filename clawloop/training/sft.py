@@ -3,12 +3,10 @@
 from collections.abc import Callable
 from collections.abc import Sequence as Many
 
-import torch
-
 from clawloop.protocols import Policy, Tracker
-from clawloop.training import loss, ranks
+from clawloop.training import step
 from clawloop.training.fit import Epochs, check, fit, trainable
-from clawloop.training.packing import cut, pack
+from clawloop.training.schedule import Schedule
 from clawloop.training.sequences import Sequence, successes
 from clawloop.training.setup import Setup
 from clawloop.types import TaskPool
@@ -26,7 +24,7 @@ class Sft:
         batch_size: trajectories an optimizer step.
         warmup: the share of steps in which the rate rises.
         weight_decay: AdamW's.
-        schedule: cosine or constant.
+        schedule: the share of the peak rate at a step.
         lr_multiplier: a scale's factor on `lr`.
         max_tokens: longer sequences are left out and named.
         micro_tokens: tokens a forward pass.
@@ -48,7 +46,7 @@ class Sft:
         batch_size: int,
         warmup: float,
         weight_decay: float,
-        schedule: str = "cosine",
+        schedule: Schedule,
         lr_multiplier: float = 1.0,
         max_tokens: int = 65_536,
         micro_tokens: int = 8_192,
@@ -60,7 +58,7 @@ class Sft:
         reached: Callable[[str], int] = lambda axis: 0,
         setup: Setup = Setup(),  # noqa: B008 (frozen)
     ) -> None:
-        check(self.name, schedule, precision)
+        check(self.name, precision)
         self._lr, self._epochs, self._batch_size = lr * lr_multiplier, epochs, batch_size
         self._warmup, self._schedule, self._decay, self._norm = warmup, schedule, weight_decay, max_grad_norm
         self._max_tokens, self._micro_tokens, self._precision = max_tokens, micro_tokens, precision
@@ -83,17 +81,10 @@ class Sft:
             return
         model = trainable(policy, self.name).model
 
-        def micro(batch: list[Sequence], backward: Callable[[torch.Tensor], None]) -> dict[str, float]:
-            tokens = sum(sequence.actions for sequence in batch)
-            total = 0.0
-            for part, weight in ranks.share(cut(batch, self._micro_tokens)):
-                packed = pack([batch[i] for i in part], [weight / tokens] * len(part), model.device)
-                value = loss.sft(loss.token_logprobs(model, packed), packed.weight_A)
-                backward(value)
-                total += float(value.detach())
-            return ranks.add({"loss": total}) | {"tokens": float(tokens)}
+        def micro(batch: list[Sequence], backward: step.Backward) -> dict[str, float]:
+            return step.sft(model, batch, backward, micro_tokens=self._micro_tokens)
 
-        def log(step: int, at: int, numbers: dict[str, float]) -> None:
+        def log(at: int, numbers: dict[str, float]) -> None:
             if self._tracker is not None:
                 self._tracker.log(self._axis, at, numbers)
 
@@ -102,8 +93,8 @@ class Sft:
             Epochs(sequences, self._batch_size, self._epochs, f"{self._seed}/{k}/{self.name}"),
             micro,
             lr=self._lr,
-            schedule=self._schedule,
             warmup=self._warmup,
+            schedule=self._schedule,
             weight_decay=self._decay,
             max_grad_norm=self._norm,
             precision=self._precision,

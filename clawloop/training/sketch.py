@@ -110,15 +110,13 @@ def _picked(seed: str, size: int, count: int) -> Tensor:
 
 def _gathered(gradient: Tensor | None, picked: Tensor) -> Tensor:
     """The picked coordinates of a gradient in float32; 0 for those that lie at other ranks."""
-    values = torch.zeros(len(picked), device=picked.device)
     if gradient is None:
-        return values
-    first = 0
-    if isinstance(gradient, distributed.DTensor):
-        first = _first(gradient)
-        gradient = gradient.to_local()
-    flat_N = gradient.reshape(-1)
+        return torch.zeros(len(picked), device=picked.device)
+    if not isinstance(gradient, distributed.DTensor):
+        return gradient.reshape(-1)[picked].float()
+    first, flat_N = _first(gradient), gradient.to_local().reshape(-1)
     mine = (picked >= first) & (picked < first + len(flat_N))
+    values = torch.zeros(len(picked), device=picked.device)
     values[mine] = flat_N[picked[mine] - first].float()
     return values
 

@@ -23,6 +23,7 @@ from clawloop.types.task import (
     Workspace,
 )
 from clawloop.types.trajectory import (
+    Audit,
     Completion,
     Message,
     Request,
@@ -37,6 +38,7 @@ from clawloop.types.trajectory import (
 __all__ = [
     "Assignment",
     "Attempt",
+    "Audit",
     "Budget",
     "Call",
     "Candidate",

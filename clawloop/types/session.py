@@ -19,14 +19,14 @@ class Budget:
 class Call:
     """One call, answered or not. Times are seconds since the session was opened.
 
-    `received` is the body as it came. `messages` and `tools` are what the policy was asked, `ignored` the fields that
-    had no effect. `refused` says why there was no answer. `delivered` is true where the whole answer was handed to
-    a connection that was still open.
+    `received` is the body as it came, where bodies are kept. `messages` and `tools` are what the policy was asked,
+    `ignored` the fields that had no effect. `refused` says why there was no answer. `delivered` is true where the whole
+    answer was handed to a connection that was still open.
     """
 
     index: int | None
     dialect: str
-    received: bytes
+    received: bytes | None
     asked_s: float
     messages: tuple[Message, ...] = ()
     tools: tuple[Tool, ...] = ()

@@ -88,14 +88,33 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class TokenTrace:
-    """The tokens of an episode: ids_T, mask_T (1 where the policy sampled the token), behaviour log-probabilities.
+    """A sequence that is trained: ids_T, mask_T (1 where a token is trained in it), behaviour log-probabilities.
 
-    `logprobs` is None where those of one reply or more are not known.
+    What stands before a trained token is what the engine saw when it sampled it. `logprobs` is 0 where `mask` is, and
+    None where those of one reply or more are not known. `shares` says which earlier trace of the episode it begins
+    alike with, and for how many tokens, none of which is trained in this one.
     """
 
     ids: tuple[int, ...]
     mask: tuple[int, ...]
     logprobs: tuple[float, ...] | None
+    shares: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """How the sequences of an episode hold up against its calls, in tokens.
+
+    `sampled` is what the engine sampled, `trained` what the sequences train, and `mismatched` what of that stands after
+    something else than the engine saw. `prompted` is what the engine read in all calls, and `reused` what of that an
+    earlier call had at the same place after the same tokens.
+    """
+
+    sampled: int = 0
+    trained: int = 0
+    mismatched: int = 0
+    prompted: int = 0
+    reused: int = 0
 
 
 class Stop(StrEnum):
@@ -111,12 +130,17 @@ class Stop(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """xi = (s0, a1, s1, ..., aT, sT) as text, and the same as tokens."""
+    """xi = (s0, a1, s1, ..., aT, sT) as text, and the same as tokens.
+
+    `traces` is one sequence where each prompt extends what came before it, and one more wherever a prompt does not.
+    Sequences may begin alike; each sampled token is trained in exactly one of them.
+    """
 
     task_id: str
     harness: str
     policy_version: str
     turns: tuple[Turn, ...]
-    trace: TokenTrace
+    traces: tuple[TokenTrace, ...]
     stop: Stop
     seconds: float
+    audit: Audit = Audit()

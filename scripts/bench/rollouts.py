@@ -1,12 +1,16 @@
 """Episodes a second and overhead of an episode on bubblewrap and on Docker, cold and warm, against the bare tools.
 
-An episode is a box with a file, one command in it, a snapshot, and a verifier in a second box: `Episode` with the shell
-harness, a scripted policy and the grader. The floor is the same two commands over the same files through the bare
-tool: `bwrap` and its options as a plain subprocess, or a container of the same image that is created, started, given
-its files by tar, asked for its files by tar, and removed, over the engine's API, with as many waiting as in the pool.
+An episode is a box with a file, one command in it, a snapshot, and a verifier in a second box. Three ways, in turn,
+over the same work and threads:
+
+- ours: `Collect` with the shell harness, a scripted policy, the grader and the ledger;
+- boxes: the same two boxes opened and the same two commands run, and nothing else;
+- floor: the same two commands over the same files through the bare tool: `bwrap` and its options as a plain
+  subprocess, or a container of the same image that is created, started, given its files by tar, asked for its files by
+  tar, and removed, over the engine's API, with as many waiting as in the pool.
 
 Goals: an episode takes at most 1.2 times the floor, 32 at once; opening a box from the warm pool takes at most a third
-of opening it cold.
+of opening it cold. `around` is what an episode takes against its boxes alone.
 
     python scripts/bench/rollouts.py [--episodes 64] [--rounds 3] [--at-once 32] [--kinds bubblewrap,docker-cold,docker-warm]
 """
@@ -129,6 +133,13 @@ def packed(contents: dict[str, bytes]) -> bytes:
     return data.getvalue()
 
 
+def standing(boxes: Sandboxes) -> None:
+    """Two boxes, two commands."""
+    for contents, command in ((AGENT, RUN), (GRADE, CHECK)):
+        with boxes.open(Workspace(contents)) as box:
+            assert box.run(command).exit_code == 0
+
+
 @contextmanager
 def kinds(name: str, warm: int) -> Iterator[tuple[Sandboxes, Callable[[object], None]]]:
     """A sandbox and its floor."""
@@ -155,36 +166,43 @@ def measure(name: str, given: argparse.Namespace) -> dict[str, float]:
     """Figures of one kind: seconds are medians over rounds, after one that is not counted."""
     what = task()
     policy = ScriptedPolicy([{"when": "Count", "say": f"```bash\n{COMMAND}\n```"}], slip=0.0)
-    times: dict[str, list[float]] = {"ours": [], "floor": [], "open": []}
-    with kinds(name, given.warm) as (boxes, floor), tempfile.TemporaryDirectory() as scratch:
+    times: dict[str, list[float]] = {"ours": [], "boxes": [], "floor": [], "open": []}
+    with kinds(name, given.warm) as (boxes, bare), tempfile.TemporaryDirectory() as scratch:
         episode = Episode(Shell(max_turns=3), boxes, SandboxGrader(boxes))
-
-        def opening() -> None:
-            with boxes.open(Workspace()):
-                times["open"].append(time.perf_counter() - started)
-
         for turn in range(given.rounds + 1):
             ledger = Ledger(Path(scratch) / f"{turn}.sqlite")
             collect = Collect(episode, ledger, given.at_once, 0)
-            ours = seconds(lambda c=collect: check(c(policy, (what,), given.episodes, "bench"), given.episodes))
+            ways: dict[str, Callable[[], Any]] = {
+                "ours": lambda c=collect: check(c(policy, (what,), given.episodes, "bench"), given.episodes),
+                "boxes": lambda: spread(lambda _: standing(boxes), given),
+                "floor": lambda: spread(bare, given),
+            }
+            for way, work in ways.items():
+                took = seconds(work)
+                if turn:
+                    times[way].append(took)
             ledger.close()
-            with ThreadPoolExecutor(given.at_once) as pool:
-                bare = seconds(lambda p=pool: list(p.map(floor, range(given.episodes))))
-            if turn:
-                times["ours"].append(ours)
-                times["floor"].append(bare)
         for _ in range(given.openings):
             time.sleep(1.0)  # the pool is full again
             started = time.perf_counter()
-            opening()
-    ours, bare = statistics.median(times["ours"]), statistics.median(times["floor"])
+            with boxes.open(Workspace()):
+                times["open"].append(time.perf_counter() - started)
+    ours, boxed, floor, opened = (statistics.median(values) for values in times.values())
     return {
         "episodes_per_s": round(given.episodes / ours, 2),
-        "floor_per_s": round(given.episodes / bare, 2),
-        "overhead_s": round((ours - bare) / given.episodes, 4),
-        "ratio": round(ours / bare, 3),
-        "open_s": round(statistics.median(times["open"]), 4),
+        "boxes_per_s": round(given.episodes / boxed, 2),
+        "floor_per_s": round(given.episodes / floor, 2),
+        "overhead_s": round((ours - floor) / given.episodes, 4),
+        "ratio": round(ours / floor, 3),
+        "around": round(ours / boxed, 3),
+        "open_s": round(opened, 4),
     }
+
+
+def spread(work: Callable[[object], None], given: argparse.Namespace) -> None:
+    """All episodes over the threads."""
+    with ThreadPoolExecutor(given.at_once) as pool:
+        list(pool.map(work, range(given.episodes)))
 
 
 def check(groups: Any, episodes: int) -> None:

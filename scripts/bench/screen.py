@@ -17,7 +17,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from clawloop.build import part, parts
+from clawloop.build.part import part, parts
+
 from clawloop.config.composed import composed
 from clawloop.policy.scripted import ScriptedPolicy
 from clawloop.protocols import Sandboxes

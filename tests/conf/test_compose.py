@@ -11,7 +11,7 @@ import yaml
 from clawloop.config.errors import ConfigError
 from clawloop.config.folders import data_dir, options
 from clawloop.config.parts import check_parts
-from clawloop.config.spine import ONE_PART, SEVERAL_PARTS
+from clawloop.config.spine import OBJECTIVE, ONE_PART, SEVERAL_PARTS
 
 Composed = tuple[dict[str, Any], dict[str, Any]]
 Compose = Callable[..., Composed]
@@ -24,7 +24,7 @@ def test_every_experiment_composes_at_every_scale(composed: Compose, experiment:
     values, _ = composed(f"+experiment={experiment}", f"scale={scale}")
     assert values["name"] == experiment
     assert values["policy"]["_target_"]
-    assert list(values["trainer"]) == ["sft", "grpo"]
+    assert list(values["trainer"]) == (["grpo"] if experiment.startswith("harness") else ["sft", "grpo"])
 
 
 @pytest.mark.parametrize("path", PART_FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
@@ -51,11 +51,29 @@ def test_the_main_experiment_holds_the_paper_s_table_5(composed: Compose) -> Non
     assert (values["candidates"], values["workers"], values["max_tokens"]) == (1024, 32, 65536)
     assert (values["budget"]["turns"], values["budget"]["wall_s"]) == (300, 24 * 3600)
     sft, grpo = values["trainer"]["sft"], values["trainer"]["grpo"]
-    table = ("lr", "epochs", "warmup", "weight_decay", "schedule", "batch_size", "lr_multiplier")
-    assert [sft[key] for key in table] == [2e-5, 3, 0.03, 0.1, "cosine", 128, 1.0]
-    assert [grpo[key] for key in table] == [5e-7, 1, 0.05, 0.0, "cosine", 64, 1.0]
+    table = ("lr", "epochs", "warmup", "weight_decay", "batch_size", "lr_multiplier")
+    assert [sft[key] for key in table] == [2e-5, 3, 0.03, 0.1, 128, 1.0]
+    assert [grpo[key] for key in table] == [5e-7, 1, 0.05, 0.0, 64, 1.0]
     assert grpo["beta"] == 0.04
+    assert values["schedule"]["_target_"].endswith(".Cosine")
     assert values["model"]["source"] == "Qwen/Qwen3.6-27B"
+
+
+def test_the_harness_experiments_hold_what_their_paper_states(composed: Compose) -> None:
+    six = "harness=[openclaw,codex,gemini,opencode,qwen,pi]"
+    values, _ = composed("+experiment=harness_bandit", "scale=paper", six)
+    grpo, scheduler = values["trainer"]["grpo"], values["scheduler"]
+    assert (grpo["lr"], grpo["lr_multiplier"], grpo["beta"]) == (1e-6, 1.0, 0.05)
+    kinds = [values[name]["_target_"].rsplit(".", 1)[1] for name in ("schedule", "advantage")]
+    assert kinds == ["Constant", "LeaveOneOut"]
+    assert (grpo["batch_size"], values["rollouts"], values["source"]["steps"]) == (8 * 8, 8, 150)
+    constants = ("alpha", "beta", "tau", "c", "epsilon", "warmup", "window", "dimension", "blocks", "decay")
+    assert [scheduler[key] for key in constants] == [0.5, 0.3, 0.3, 0.2, 0.15, 30, 32, 65536, 4, 0.3]
+    assert len(values["harness"]) == 6
+    for name, count in (("harness_bandit", 4), ("harness_mixed_6", 4), ("harness_mixed_2", 2)):
+        values, choices = composed(f"+experiment={name}")
+        assert len(values["harness"]) == count
+        assert choices["scheduler"] == ("bandit" if name == "harness_bandit" else "mixed")
 
 
 def test_one_override_is_an_ablation(composed: Compose) -> None:
@@ -63,6 +81,22 @@ def test_one_override_is_an_ablation(composed: Compose) -> None:
     assert list(values["trainer"]) == ["sft"]
     assert values["trainer"]["sft"]["lr"] == 1e-6
     assert values["growth"] == {}
+
+
+def test_the_loss_is_chosen_part_by_part(composed: Compose) -> None:
+    def objective(*overrides: str) -> dict[str, dict[str, Any]]:
+        values, choices = composed(*overrides)
+        check_parts(values, choices)
+        return {group: values[group] for group in OBJECTIVE}
+
+    main = objective("+experiment=main")
+    other = objective("+experiment=main", "advantage=leave_one_out", "clip=higher", "clip.low=0.1")
+    assert {group for group in OBJECTIVE if main[group] != other[group]} == {"advantage", "clip"}
+    assert other["clip"] == main["clip"] | {"low": 0.1, "high": 0.28}
+    assert objective("+experiment=main", "clip.low=0.3")["clip"]["high"] == 0.3
+    drgrpo = objective("+experiment=drgrpo")
+    assert {group for group in OBJECTIVE if main[group] != drgrpo[group]} == {"advantage", "normalisation", "schedule"}
+    assert drgrpo["normalisation"]["length"] == composed("+experiment=drgrpo")[0]["max_tokens"]
 
 
 def test_the_author_reads_the_folders_of_the_domain_route(composed: Compose) -> None:

@@ -33,7 +33,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         return SimpleNamespace(plan=["the plan"], run=lambda: seen.run(), close=seen.closed.append)
 
     monkeypatch.setattr("clawloop.cli.check_parts", lambda *_: None)
-    monkeypatch.setitem(sys.modules, "clawloop.build", SimpleNamespace(build=build))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "clawloop.build.run", SimpleNamespace(build=build))  # type: ignore[arg-type]
     return seen
 
 
@@ -59,7 +59,9 @@ def _sentence(code: int, err: str) -> str:
         ([MAIN, "name=${nothere}"], "${nothere} points at no key; name one that exists."),
         ([MAIN, "trainer.sft.lr=${no.where}"], "${no.where} points at no key; name one that exists."),
         ([MAIN, "scales=laptop"], "there is no key 'scales'; did you mean 'scale'?"),
-        (["+experiment=nope"], "experiment=nope: there is no such experiment; use one of main."),
+        (["+experiment=nope"], "experiment=nope: there is no such experiment; use one of drgrpo, harness_bandit, "),
+        ([MAIN, "clip=highr"], "clip=highr: there is no such clip; did you mean 'higher'?"),
+        ([MAIN, "clip.epsilon=0.1"], "there is no key 'clip.epsilon'; use one of _target_, high, low."),
         ([MAIN, "+new.key=1"], "there is no key 'new'"),
         ([MAIN, "+split.key=1"], "there is no key 'split.key'"),
         ([MAIN, "+trainer.nope.lr=1"], "trainer.nope: there is no conf/trainer/nope.yaml; use one of grpo, sft."),
@@ -128,7 +130,11 @@ def _raiser(error: BaseException) -> Any:
 def test_a_broken_machine_is_one_line(clawloop: Any, built: SimpleNamespace) -> None:
     built.run = _raiser(InfrastructureError("the sandbox is gone."))
     code, _, err = clawloop(MAIN)
-    assert (code, err.strip().splitlines()[-1], built.closed) == (1, "the sandbox is gone.", [1])
+    last = err.strip().splitlines()[-1]
+    assert last.startswith("the sandbox is gone. The same command with resume=outputs/main/") and last.endswith(
+        " goes on."
+    )
+    assert (code, built.closed) == (1, [1])
     assert "Traceback" not in err
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
+from clawloop.build.part import part
 
-from clawloop.build import part
 from clawloop.harness.play import Native
 from clawloop.policy.scripted import ScriptedPolicy
 from clawloop.protocols import Agent, Demonstrable, InfrastructureError
@@ -264,7 +264,7 @@ def test_every_sampled_token_is_in_the_trace_once_and_nothing_else_is_trained(ma
     harness = make()
     agent = Says(harness.reply("ls -l"), "What now?", harness.reply("echo ä"), harness.reply(None))
     played = trajectory(harness, agent)
-    trace = played.trace
+    (trace,) = played.traces
     trained = [i for i, mask in zip(trace.ids, trace.mask, strict=True) if mask]
     assert trained == [i for ids in agent.sampled for i in ids] == list(range(len(trained)))
     assert len(agent.sampled) == 4

@@ -23,7 +23,6 @@ from clawloop.types import (
     RootCause,
     Stop,
     Task,
-    TokenTrace,
     Trajectory,
     Turn,
     Verdict,
@@ -43,7 +42,7 @@ def task(capability: str = "audit", level: int = 1, id: str = "t") -> Task:
 
 
 def trial(*turns: Turn, stop: Stop = Stop.SUBMITTED, reasons: dict[str, str] | None = None) -> Rollout:
-    trajectory = Trajectory("t", "shell", "theta_1", turns, TokenTrace((), (), ()), stop, 1.0)
+    trajectory = Trajectory("t", "shell", "theta_1", turns, (), stop, 1.0)
     if stop is not Stop.SUBMITTED:
         return Rollout("t", 0, Outcome.AGENT_FAILED, 0.0, trajectory, None)
     fields = tuple(FieldResult(name, not reason, reason) for name, reason in (reasons or {"n": "wrong_value"}).items())
@@ -52,7 +51,7 @@ def trial(*turns: Turn, stop: Stop = Stop.SUBMITTED, reasons: dict[str, str] | N
 
 def judged(reward: float | None) -> Rollout:
     outcome = Outcome.SCORED if reward is not None else Outcome.INFRASTRUCTURE_FAILED
-    trajectory = Trajectory("t", "shell", "theta_1", (WROTE, DONE), TokenTrace((), (), ()), Stop.SUBMITTED, 1.0)
+    trajectory = Trajectory("t", "shell", "theta_1", (WROTE, DONE), (), Stop.SUBMITTED, 1.0)
     return Rollout("t", 0, outcome, reward, trajectory, Verdict(reward == 1.0, ()))
 
 

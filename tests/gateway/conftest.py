@@ -180,7 +180,7 @@ def _joined_chat(chunks: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Gateway]:
-    with Gateway(Hermes(), ping_s=0.3) as one:
+    with Gateway(Hermes(), ping_s=0.3, bodies=True) as one:
         yield one
 
 

@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import anthropic
@@ -116,9 +117,44 @@ def test_a_policy_that_hangs_is_waited_for_until_the_wall_time(
         with pytest.raises(ERRORS, match="1 seconds"):
             agent(dialect, session).run("Go.", stream)
     assert 0.8 < time.monotonic() - started < 4
-    record = gateway.close(session)
     hanging.free.set()
-    assert (record.stop, record.calls[0].completion, record.error) == (Stop.TIME, None, None)
+    record = gateway.close(session)
+    assert (record.stop, record.calls[0].delivered, record.error) == (Stop.TIME, False, None)
+
+
+def test_time_that_ran_out_on_an_engine_that_breaks_is_no_failure_of_the_agent(
+    opened: Sessions, gateway: Gateway
+) -> None:
+    """The client is refused in time; whoever closes the session hears what the policy came to."""
+
+    class Late(Broken):
+        def complete(self, request: Request) -> Completion:
+            super().complete(request)
+            raise InfrastructureError("it hangs")
+
+    hanging = Late()
+    session = opened(hanging, wall_s=0.5)
+    assert "0.5 seconds" in send(gateway, "chat", minimal("chat"), session.key).json()["error"]["message"]
+    threading.Timer(0.5, hanging.free.set).start()
+    record = gateway.close(session)
+    assert (record.stop, record.error) == (Stop.TIME, "InfrastructureError: it hangs")
+
+
+def test_a_gateway_that_dies_is_no_failure_of_the_agent(tmp_path: Any) -> None:
+    """Its thread or its socket goes in mid-episode: whoever closes the session or opens another hears of it."""
+    budget = Budget(9, 99, 99, 9.0)
+    with Gateway(Plain(), host=None, unix=tmp_path / "socket") as gateway:
+        session = gateway.open(ScriptedPolicy(), budget, 1)
+        (tmp_path / "socket").unlink()
+        with pytest.raises(InfrastructureError, match=r"the gateway is gone: its socket .*/socket was removed\."):
+            gateway.close(session)
+    with Gateway(Plain()) as gateway:
+        session = gateway.open(ScriptedPolicy(), budget, 1)
+        gateway._server.should_exit = True
+        gateway._thread.join(10)
+        for deed in (lambda: gateway.close(session), lambda: gateway.open(ScriptedPolicy(), budget, 1)):
+            with pytest.raises(InfrastructureError, match=r"the gateway is gone: its thread has ended\."):
+                deed()
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -182,12 +218,13 @@ def test_closing_ends_what_waits_and_refuses_what_comes(opened: Sessions, gatewa
     asking = threading.Thread(target=lambda: answers.append(send(gateway, "chat", minimal("chat"), session.key)))
     asking.start()
     assert hanging.asked.wait(10)
-    record = gateway.close(session)
+    closing = ThreadPoolExecutor(1).submit(gateway.close, session)
     asking.join(10)
     hanging.free.set()
+    record = closing.result()
     assert answers[0].status_code == 400 and "over" in answers[0].json()["error"]["message"]
     assert send(gateway, "chat", minimal("chat"), session.key).status_code == 401
-    assert (len(record.calls), record.calls[0].completion, record.calls[0].delivered) == (1, None, False)
+    assert (len(record.calls), record.calls[0].delivered) == (1, False)
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -279,3 +316,16 @@ def test_a_unix_socket_serves_where_there_is_no_network(tmp_path: Any) -> None:
             assert client.post(PATHS["chat"], json=minimal("chat"), headers=headers).status_code == 200
         assert len(gateway.close(session).calls) == 1
     assert not path.exists()
+
+
+def test_a_conversation_is_kept_once_and_its_bodies_only_where_that_is_asked_for() -> None:
+    with Gateway(Plain()) as gateway:
+        session = gateway.open(ScriptedPolicy(), Budget(9, 999, 99, 9.0), 1)
+        said = [{"role": "user", "content": "x" * 1000}]
+        for _ in range(3):
+            answer = send(gateway, "chat", {"model": "m", "messages": said}, session.key)
+            said += [answer.json()["choices"][0]["message"], {"role": "user", "content": "Go on."}]
+        calls = gateway.close(session).calls
+    assert [call.received for call in calls] == [None] * 3
+    assert all(call.messages[0] is calls[0].messages[0] for call in calls)
+    assert calls[2].messages[2] is calls[1].messages[2]

@@ -1,7 +1,7 @@
 """What was sampled goes through the official clients and comes back as the same ids, whatever the dialect."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -9,7 +9,8 @@ import pytest
 from clawloop.gateway.server import Gateway
 from clawloop.gateway.sessions import Record, Session
 from clawloop.policy.hf import HfPolicy
-from clawloop.rollout.tokens import trace
+from clawloop.rollout.tokens import TraceBuilder
+from clawloop.types import Completion, TokenTrace
 
 DIALECTS = ("chat", "responses", "messages", "gemini")
 Agents = Callable[..., Any]
@@ -39,6 +40,13 @@ CONVERSATIONS = {
 }
 
 
+def traces(completions: Iterable[Completion]) -> tuple[TokenTrace, ...]:
+    builder = TraceBuilder()
+    for one in completions:
+        builder.add(one)
+    return builder.build()[0]
+
+
 def sound(record: Record) -> None:
     """Every reply is in the next prompt with its own ids, and all of them join into one sequence."""
     completions = [one.completion for one in record.calls if one.completion is not None]
@@ -47,7 +55,8 @@ def sound(record: Record) -> None:
     for before, after in zip(record.calls, record.calls[1:], strict=False):
         ids = [m.ids for m in after.messages if m.role == "assistant"]
         assert before.completion is not None and ids[-1] == before.completion.ids
-    assert sum(trace(completions).mask) == sum(len(one.ids) for one in completions)
+    (joined,) = traces(completions)
+    assert sum(joined.mask) == sum(len(one.ids) for one in completions)
     assert all(one.delivered for one in record.calls)
 
 
@@ -157,7 +166,7 @@ def test_a_real_model_talks_for_turns_and_its_tokens_join(nano: HfPolicy, opened
         assert reply.usage.completion_tokens == len(kept.said[-1].ids)
     record = gateway.close(session)
     sound(record)
-    assert trace([one.completion for one in record.calls if one.completion]) == trace(kept.said)
+    assert traces([one.completion for one in record.calls if one.completion]) == traces(kept.said)
     shown = nano.tokenizer.decode(kept.said[-1].prompt_ids)
     assert "<tool_response>exit 4</tool_response><tool_response>exit 4</tool_response><|im_end|>" in shown
 

@@ -123,7 +123,8 @@ def test_a_solved_task_is_rewarded_and_every_call_is_recorded() -> None:
     assert rollout.trajectory is not None
     assert [turn.command for turn in rollout.trajectory.turns] == ["wc -l < a.txt > n.txt; echo ok", None]
     assert rollout.trajectory.turns[0].observation == "ok\n"
-    said = [i for i, m in zip(rollout.trajectory.trace.ids, rollout.trajectory.trace.mask, strict=True) if m]
+    (trace,) = rollout.trajectory.traces
+    said = [i for i, m in zip(trace.ids, trace.mask, strict=True) if m]
     assert said.count(256) == 2
 
 

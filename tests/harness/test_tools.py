@@ -55,6 +55,13 @@ def test_submit_ends_at_once_and_what_follows_is_not_run(play):
     assert len(played.turns) == 2
 
 
+def test_calls_of_one_reply_do_not_outrun_the_episode_s_time(play):
+    reply = "\n".join(call("bash", command=f"sleep 0.6; echo {n} >> n.txt") for n in range(8))
+    played, _, left = play(Tools(wall_s=1.0, max_calls=9), reply + SUBMIT)
+    assert played.stop is Stop.TIME
+    assert len(played.turns) in (1, 2) and left.files["n.txt"] == b"0\n1\n"[: 2 * len(played.turns)]
+
+
 def test_the_turns_of_an_episode_are_its_replies(play):
     both = call("bash", command="true") * 2
     played, _, _ = play(Tools(max_turns=2), both, both)

@@ -27,9 +27,9 @@ from clawloop.policy.scripted import ScriptedPolicy
 from clawloop.protocols import InfrastructureError, RequestError
 from clawloop.rollout.episode import Episode
 from clawloop.rollout.grade import SandboxGrader
-from clawloop.rollout.tokens import trace
 from clawloop.sandbox.bubblewrap import Bubblewrap
 from clawloop.store.weights import find
+from clawloop.training.advantage import GroupRelative
 from clawloop.training.sequences import groups, successes
 from clawloop.types import (
     Card,
@@ -59,6 +59,11 @@ TEMPLATE = r"""{%- if tools %}<|im_start|>system
 
 def ask(text: str = "Count.", *more: Message, seed: int = 1, max_tokens: int = 16, **options: Any) -> Request:
     return Request((Message("user", text), *more), "s", seed, max_tokens, **options)
+
+
+def ours(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What this program said; how loud the libraries are depends on the tests before."""
+    return [record.getMessage() for record in caplog.records if record.name.startswith("clawloop")]
 
 
 @contextmanager
@@ -132,7 +137,7 @@ def test_tokens_and_their_log_probabilities_are_the_servers(
     assert server.bodies[0]["return_token_ids"] and server.bodies[0]["logprobs"]
     assert reply == model.complete(ask("Count the lines.", seed=5))
     assert reply.logprobs is not None
-    assert not caplog.records
+    assert not ours(caplog)
 
 
 def test_other_tokens_than_those_of_the_tokenizer_here_leave_no_log_probabilities(
@@ -143,7 +148,7 @@ def test_other_tokens_than_those_of_the_tokenizer_here_leave_no_log_probabilitie
         replies = [policy.complete(ask(seed=seed)) for seed in range(3)]
     assert [reply.logprobs for reply in replies] == [None] * 3
     assert [reply.text for reply in replies] == [model.complete(ask(seed=seed)).text for seed in range(3)]
-    (warning,) = caplog.messages
+    (warning,) = ours(caplog)
     assert "read other tokens" in warning and "not GRPO" in warning
 
 
@@ -187,15 +192,17 @@ def test_the_gateway_gives_none_and_its_rollouts_serve_sft_but_never_grpo(
     assert [rollout.reward for rollout in rollouts] == [1.0, 0.0]
     assert any("refuses to give token ids" in line for line in caplog.messages)
     kept = rollouts[0].trajectory
-    assert kept is not None and kept.trace.logprobs is None
-    said = [i for i, mine in zip(kept.trace.ids, kept.trace.mask, strict=True) if mine]
+    assert kept is not None
+    (trace,) = kept.traces
+    assert trace.logprobs is None
+    said = [i for i, mine in zip(trace.ids, trace.mask, strict=True) if mine]
     assert policy.tokenizer.decode(said, skip_special_tokens=True) == "```bash\nwc -l < a.txt > n.txt\n```done"
     assert said.count(policy.chat.end) == 2
     pool = TaskPool((RolloutGroup(task, tuple(rollouts)),))
     (sequence,) = successes(pool, 4096).sequences
-    assert sequence.ids == kept.trace.ids
+    assert sequence.ids == trace.ids
     with pytest.raises(ValueError, match=r"trainer grpo: the log-probabilities of 2 rollouts \(t1#0"):
-        groups(pool, 4096, 1e-4)
+        groups(pool, 4096, GroupRelative(1e-4))
 
 
 def test_tool_calls_come_back_into_the_text_and_go_out_with_their_results(
@@ -221,7 +228,7 @@ def test_tool_calls_come_back_into_the_text_and_go_out_with_their_results(
     assert "bash" in policy.tokenizer.decode(first.prompt_ids)
     assert [one.name for one in record.calls[-1].tools] == ["bash"]
     assert record.calls[-1].messages[2] == Message("tool", "a.txt", call_id="call_0_0")
-    assert trace([first, second]).logprobs is None
+    assert first.logprobs is None or second.logprobs is None
 
 
 def test_a_server_that_is_busy_is_asked_again_after_the_pause_that_it_names(

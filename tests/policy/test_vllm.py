@@ -30,6 +30,7 @@ from clawloop.policy.vllm.sampler import Ask, Sampled, SampledPolicy, check_vers
 from clawloop.protocols import InfrastructureError, RequestError
 from clawloop.store.weights import find
 from clawloop.training.fit import trainable
+from clawloop.training.schedule import Cosine
 from clawloop.training.sequences import Sequence
 from clawloop.training.sft import Sft
 from clawloop.types import Completion, Message, Request
@@ -345,7 +346,7 @@ def test_after_a_stage_of_training_the_engine_samples_the_new_weights(policy: Sa
     ids = (*prompt, *policy.chat.encode_reply("```bash\nls\n```", ended=True))
     mask = tuple(int(t >= len(prompt)) for t in range(len(ids)))
     sequences = [replace(Sequence("t", ids, mask, None), name=f"t{i}") for i in range(16)]
-    stage = Sft(lr=3e-3, epochs=2, batch_size=4, warmup=0.0, weight_decay=0.0, micro_tokens=512)
+    stage = Sft(lr=3e-3, epochs=2, batch_size=4, warmup=0.0, weight_decay=0.0, schedule=Cosine(), micro_tokens=512)
     stage.fit(policy, sequences, 1)  # type: ignore[arg-type]
     policy.renamed("theta_1")
     after = policy.engine.score(policy._text)

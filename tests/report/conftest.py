@@ -34,7 +34,7 @@ def task(name: str, level: int = 0, capability: str = "merge") -> Task:
 def trajectory(name: str, turns: int, tokens: int) -> Trajectory:
     """An episode of so many turns and tokens."""
     trace = TokenTrace((1,) * tokens, (1,) * tokens, (0.0,) * tokens)
-    return Trajectory(name, "shell", "theta_0", (Turn("a", "ls", "", 0, 0.1),) * turns, trace, Stop.SUBMITTED, 1.0)
+    return Trajectory(name, "shell", "theta_0", (Turn("a", "ls", "", 0, 0.1),) * turns, (trace,), Stop.SUBMITTED, 1.0)
 
 
 def group(of: Task, rewards: Sequence[float | None], turns: int = 1, tokens: int = 100) -> RolloutGroup:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clawloop.report.summary import Record, iteration_row, loggable, summarise, write
-from clawloop.types import Attempt
+from clawloop.types import Attempt, Audit, RolloutGroup
 
 
 def test_rows_of_table_6(record: Record) -> None:
@@ -75,6 +75,23 @@ def test_what_the_model_wrote_is_counted_by_fault_and_by_end(record: Record) -> 
         "rejected/timeout": 1,
     }
     assert loggable(row)["author/rejected/timeout"] == 1.0
+
+
+def test_traces_are_counted_by_phase_where_they_were_audited(record: Record) -> None:
+    first = record.iterations[0]
+    assert iteration_row(first)["traces"] == {"admission": {}, "held_out": {}}
+
+    def audited(group: RolloutGroup) -> RolloutGroup:
+        trials = []
+        for trial in group.rollouts:
+            played = trial.trajectory and replace(trial.trajectory, audit=Audit(10, 10, 1, 30, 15))
+            trials.append(replace(trial, trajectory=played))
+        return replace(group, rollouts=tuple(trials))
+
+    row = iteration_row(replace(first, admission=tuple(map(audited, first.admission))))
+    found = {"trained": 0.9, "context_mismatch_tokens": 11, "prefix_reuse": 0.5, "sequences": 1.0}
+    assert row["traces"] == {"admission": found, "held_out": {}}
+    assert loggable(row)["traces/admission/trained"] == 0.9
 
 
 def test_a_generator_that_failed_is_counted_even_if_screening_did_not_see_it(record: Record) -> None:

@@ -109,6 +109,27 @@ def test_a_summary_without_diversity_is_shown(record: Record, tmp_path: Path) ->
     assert show(tmp_path, times=False) == REPORT[: REPORT.index("\n## Diversity")]
 
 
+def test_traces_are_shown_where_they_were_audited(record: Record, tmp_path: Path) -> None:
+    content = write_summary(tmp_path, record)
+    found = {"trained": 0.987, "context_mismatch_tokens": 1234, "prefix_reuse": 0.5, "sequences": 2.5}
+    content["iterations"][0]["traces"]["admission"] = found
+    (tmp_path / "summary.json").write_text(json.dumps(content))
+    assert (
+        show(tmp_path, times=False)
+        == REPORT
+        + """
+## Traces of the trials at admission
+
+|                                       |   k=1 | k=2 |
+| ------------------------------------- | ----: | --: |
+| Sampled tokens trained in context (%) |  98.7 |   - |
+| Tokens trained out of context         | 1,234 |   - |
+| Prompt tokens read before (%)         |  50.0 |   - |
+| Sequences an episode                  |  2.50 |   - |
+"""
+    )
+
+
 def cell(folder: Path, overrides: list[str], record: Record, final: float) -> None:
     """A cell of a sweep whose agent ended at `final`."""
     (folder / ".hydra").mkdir(parents=True)

@@ -1,6 +1,8 @@
 """rollout: one trial and many, in real boxes, with the four outcomes kept apart."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -12,7 +14,20 @@ from clawloop.rollout.collect import Collect
 from clawloop.rollout.episode import Episode
 from clawloop.rollout.grade import SandboxGrader
 from clawloop.sandbox.bubblewrap import Bubblewrap
-from clawloop.types import Card, Contract, Deliverable, Limits, Outcome, Rollout, Stop, Task, Verifier, Workspace
+from clawloop.types import (
+    Card,
+    Completion,
+    Contract,
+    Deliverable,
+    Limits,
+    Outcome,
+    Request,
+    Rollout,
+    Stop,
+    Task,
+    Verifier,
+    Workspace,
+)
 
 CHECK = """
 import json
@@ -55,7 +70,7 @@ def test_right_and_wrong_are_scored(episode: Episode) -> None:
 def test_the_trace_is_the_bytes_that_were_said(episode: Episode) -> None:
     rollout = episode(says("wc -l < a.txt > n.txt"), task(), 0, 1)
     assert rollout.trajectory is not None
-    trace = rollout.trajectory.trace
+    (trace,) = rollout.trajectory.traces
     said = bytes(i for i, m in zip(trace.ids, trace.mask, strict=True) if m and i < 256)
     assert said == b"```bash\nwc -l < a.txt > n.txt\n```done"
     assert sum(i == 256 and m for i, m in zip(trace.ids, trace.mask, strict=True)) == 2
@@ -163,3 +178,78 @@ def test_phases_and_seeds_give_other_noise(episode: Episode) -> None:
     base = rewards(Collect(episode, Memory(), 8, 7)(policy, tasks, 4, "k1/admission"))
     assert rewards(Collect(episode, Memory(), 8, 7)(policy, tasks, 4, "k2/admission")) != base
     assert rewards(Collect(episode, Memory(), 8, 8)(policy, tasks, 4, "k1/admission")) != base
+
+
+class Hangs:
+    """A policy that never answers after its first reply."""
+
+    version = "hangs"
+
+    def __init__(self) -> None:
+        self.asked, self.over = 0, threading.Event()
+
+    def complete(self, request: Request) -> Completion:
+        self.asked += 1
+        if self.asked > 1:
+            self.over.wait(60)
+        return Completion("```bash\necho 2 > n.txt\n```", (), (1,), (0.0,), "stop")
+
+
+def test_an_engine_that_hangs_gives_no_reward_in_bounded_time() -> None:
+    boxes, policy, began = Bubblewrap(), Hangs(), time.monotonic()
+    rollout = Episode(Shell(max_turns=3), boxes, SandboxGrader(boxes), retries=1, reply_s=0.5)(policy, task(), 0, 1)
+    policy.over.set()
+    assert (rollout.outcome, rollout.reward) == (Outcome.INFRASTRUCTURE_FAILED, None)
+    assert rollout.error == "the engine hangs: it gave no reply in 0.5 s (budget.reply_s)."
+    assert policy.asked == 3 and time.monotonic() - began < 15
+
+
+class Machine:
+    """Plays trials without a box; which of them break is told by the number of the trial."""
+
+    def __init__(self, broken: Callable[[int], bool]) -> None:
+        self.broken, self.played, self.lock = broken, 0, threading.Lock()
+
+    def __call__(self, policy: ScriptedPolicy, task: Task, index: int, seed: int) -> Rollout:
+        with self.lock:
+            self.played += 1
+            broken = self.broken(self.played)
+        if broken:
+            return Rollout(task.id, index, Outcome.INFRASTRUCTURE_FAILED, None, None, None, "no memory")
+        return Rollout(task.id, index, Outcome.SCORED, 1.0, None, None)
+
+
+def test_a_machine_that_breaks_every_trial_ends_the_run_in_words_and_burns_no_tasks() -> None:
+    tasks = tuple(task(f"t{i}") for i in range(50))
+    machine, journal = Machine(lambda n: n > 20), Memory()
+    with pytest.raises(InfrastructureError, match=r"trials in a row broke .*; the last: no memory\."):
+        Collect(machine, journal, 4, 7)(says(""), tasks, 4, "k1/admission")  # type: ignore[arg-type]
+    assert 28 <= machine.played <= 32
+    kept = len(journal.kept)
+    assert 20 <= kept < 24  # but for those that ended before the last that worked, none that broke is kept
+    mended = Machine(lambda n: False)
+    groups = Collect(mended, journal, 4, 7)(says(""), tasks, 4, "k1/admission")  # type: ignore[arg-type]
+    assert mended.played == 200 - kept and sum(len(group.rewards) for group in groups) == 200 - (kept - 20)
+
+
+def test_failures_between_which_something_works_are_kept_and_stop_nothing() -> None:
+    tasks = tuple(task(f"t{i}") for i in range(20))
+    machine, journal = Machine(lambda n: n % 6 > 0), Memory()
+    groups = Collect(machine, journal, 4, 7)(says(""), tasks, 4, "k1/admission")  # type: ignore[arg-type]
+    assert machine.played == len(journal.kept) == 80
+    assert sum(len(group.rewards) for group in groups) == 13
+
+
+def test_a_row_of_failures_is_counted_over_the_phases_of_a_run() -> None:
+    collect = Collect(Machine(lambda n: True), Memory(), 4, 7)  # type: ignore[arg-type]
+    for phase in ("probe/0", "k1/admission"):
+        collect(says(""), (task("a"),), 3, phase)
+    with pytest.raises(InfrastructureError, match="9 trials in a row"):
+        collect(says(""), (task("b"),), 3, "k1/held_out")
+
+
+def test_a_phase_of_which_nothing_worked_is_not_taken_for_one_that_ended() -> None:
+    journal = Memory()
+    with pytest.raises(InfrastructureError, match="4 trials in a row"):
+        Collect(Machine(lambda n: True), journal, 4, 7)(says(""), (task("a"),), 4, "probe/0")  # type: ignore[arg-type]
+    assert not journal.kept

@@ -1,6 +1,7 @@
 """A scripted agent with a real, tiny network over bytes: its trials are scripted and its training is not."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -9,6 +10,7 @@ from safetensors.torch import load_model, save_model
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from clawloop.policy.scripted import ScriptedPolicy
+from clawloop.types import Completion, Request
 
 
 class Student(ScriptedPolicy):
@@ -41,3 +43,11 @@ class Student(ScriptedPolicy):
         """Put kept weights back."""
         load_model(self.model, str(folder / "model.safetensors"))
         return self.renamed(version)
+
+
+class Blind(Student):
+    """One whose engine does not say how likely its tokens were."""
+
+    def complete(self, request: Request) -> Completion:
+        """A reply without log-probabilities."""
+        return replace(super().complete(request), logprobs=None)

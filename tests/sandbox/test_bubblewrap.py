@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from glob import glob
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def state() -> tuple[int, list[str], list[str], list[str]]:
     gc.collect()
     mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if PREFIX in line]
     found = [str(p) for base in (Path("/tmp"), Path("/var/tmp")) for p in base.glob(f"{PREFIX}*")]
-    groups = [str(p) for p in Path("/sys/fs/cgroup").glob(f"*/**/{PREFIX}*") if p.is_dir()] if ROOT else []
+    groups = glob(f"/sys/fs/cgroup/*/**/{PREFIX}*/", recursive=True) if ROOT else []
     return len(os.listdir("/proc/self/fd")), mounts, found, groups
 
 
@@ -184,7 +185,7 @@ def test_the_callers_environment_and_streams_stay_outside(boxes, monkeypatch):
         assert sh(box, "read x; echo got $?", timeout_s=5).stdout == b"got 1\n"
 
 
-def test_death_of_the_caller_is_death_of_the_box_and_the_next_start_sweeps(monkeypatch):
+def test_death_of_the_caller_is_death_of_the_box_and_the_next_start_sweeps():
     program = (
         "from clawloop.sandbox import folder\nfrom clawloop.sandbox.bubblewrap import Bubblewrap\n"
         f"from clawloop.types import Workspace\nfolder._PREFIX = {PREFIX!r}\n"
@@ -210,13 +211,11 @@ def test_death_of_the_caller_is_death_of_the_box_and_the_next_start_sweeps(monke
     assert not sleepers()
     marks = list(Path("/tmp").glob(f"{PREFIX}*/w/mark-of-the-killed"))
     assert marks
-    monkeypatch.setattr(folders, "_STALE_S", -1.0)
     Bubblewrap()
     assert not any(p.exists() for p in marks)
 
 
-def test_an_open_box_is_not_swept(boxes, monkeypatch):
-    monkeypatch.setattr(folders, "_STALE_S", -1.0)
+def test_an_open_box_is_not_swept(boxes):
     with boxes.open(Workspace({"a": b"1"})) as box:
         Bubblewrap()
         assert box.read("a", 1) == b"1"
@@ -269,7 +268,7 @@ def test_a_mounted_folder_is_seen_and_cannot_be_changed(shown: Path) -> None:
 
 @pytest.mark.parametrize("inside", ["/usr/lib", "opt/tools", "/opt", "/opt/../etc", "/workspace/x", "/tmp/x"])
 def test_a_mount_lies_beside_what_a_box_has(shown: Path, inside: str) -> None:
-    with pytest.raises(ValueError, match=r"sandbox\.mounts: .* must be a path in one of /opt, /srv, /mnt"):
+    with pytest.raises(ValueError, match=r"mounts: .* must be a path in one of /opt, /srv, /mnt"):
         Bubblewrap(mounts={inside: str(shown)})
 
 
@@ -281,3 +280,29 @@ def test_a_mount_that_boxes_could_not_see_is_refused(shown: Path) -> None:
         shown.chmod(0o700)
         with pytest.raises(ValueError, match=r"others may not enter .*clawloop-shown-"):
             Bubblewrap(mounts={"/opt/tools": str(shown / "inner")})
+
+
+def test_a_folder_that_others_may_change_is_not_shown(shown: Path) -> None:
+    """What a harness mounts runs as the agent's program, with the session's key."""
+    tools = shown / "tools"
+    tools.mkdir()
+
+    def shows() -> None:
+        Bubblewrap(mounts={"/opt/tools": str(tools)})
+
+    def refused() -> None:
+        with pytest.raises(ValueError, match="others than root and you may change") as caught:
+            shows()
+        assert "\n" not in str(caught.value)
+
+    shows()
+    tools.chmod(0o757)
+    refused()
+    tools.chmod(0o755)
+    shown.chmod(0o777)  # whoever may write above may put another folder in its place
+    refused()
+    shown.chmod(0o1777)
+    shows()
+    if ROOT:
+        os.chown(tools, 12_345, -1)
+        refused()

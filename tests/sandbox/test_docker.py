@@ -12,6 +12,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 
 import docker as docker_sdk
@@ -384,6 +385,25 @@ def test_no_engine_at_all(tmp_path):
         Docker(host=f"unix://{tmp_path}/nothing.sock")
     with pytest.raises(InfrastructureError, match="must be at a unix:// address"):
         Docker(host="tcp://127.0.0.1:2375")
+
+
+@docker
+def test_an_image_with_agents_in_it_has_them_where_the_mount_would_be(boxes, tmp_path):
+    agent = tmp_path / "bin" / "agent"
+    agent.parent.mkdir()
+    agent.write_text("#!/bin/sh\necho here\n")
+    agent.chmod(0o755)
+    recipe = files("clawloop.sandbox.docker") / "image" / "clis.Dockerfile"
+    api, image = boxes.engine.api, "clawloop-sandbox-clis:test"
+    given = {"dockerfile": str(recipe), "buildargs": {"BASE": boxes.engine.image}, "rm": True}
+    assert not any(b"error" in line for line in api.build(str(tmp_path), image, **given))
+    try:
+        with_agents = Docker(image=image, warm=0)
+        with with_agents.open(Workspace()) as box:
+            assert box.run(["/opt/clis/bin/agent"]).stdout == b"here\n"
+        with_agents.close()
+    finally:
+        api.remove_image(image, force=True)
 
 
 @docker

@@ -1,9 +1,12 @@
 """store: everything goes in and comes out as it was, nothing is changed, and another config is refused."""
 
+import json
 import shutil
 import sqlite3
 import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +16,7 @@ from clawloop.store.ledger import Ledger, LedgerError, decode, encode
 from clawloop.store.recorded import Phases
 from clawloop.types import (
     Attempt,
+    Audit,
     Candidate,
     Card,
     Contract,
@@ -59,7 +63,7 @@ CANDIDATE = Candidate(
 )  # fmt: skip
 TRAJECTORY = Trajectory(
     "k1-0000", "shell", "theta_0", (Turn("a", "b", "c", None, 0.1), Turn("done", None, "", None, 0.2)),
-    TokenTrace((1, 2, 3), (0, 1, 1), (0.0, -0.1234567890123456789, -1e-17)), Stop.SUBMITTED, 1.5,
+    (TokenTrace((1, 2, 3), (0, 1, 1), (0.0, -0.1234567890123456789, -1e-17)),), Stop.SUBMITTED, 1.5,
 )  # fmt: skip
 ROLLOUT = Rollout("k1-0000", 3, Outcome.SCORED, 1.0, TRAJECTORY, Verdict(True, (FieldResult("n", True),)))
 BROKEN = Rollout("k1-0000", 4, Outcome.INFRASTRUCTURE_FAILED, None, None, None, "The box did not open.")
@@ -88,6 +92,47 @@ def test_trials_are_found_by_phase_task_and_index(ledger: Ledger, tmp_path: Path
     assert again.find("k1/admission", "k1-0000", 3) == ROLLOUT
     assert again.find("k1/held_out", "k1-0000", 3) is None
     assert again.rollouts("k1/admission") == (ROLLOUT, BROKEN)
+
+
+def branches(count: int, prefix: int) -> Rollout:
+    """An episode whose sequences each begin with more of the first."""
+    first = tuple(range(1000, 1000 + prefix))
+    traces = [TokenTrace((*first, 7, 8), (0,) * prefix + (1, 1), (0.0,) * prefix + (-0.5, -1e-17))]
+    for n in range(1, count):
+        shared = prefix - n
+        ids, mask = (*first[:shared], 5, 9), (0,) * (shared + 1) + (1,)
+        traces.append(TokenTrace(ids, mask, (0.0,) * (shared + 1) + (-0.1 * n,) if n % 2 else None, (n - 1, shared)))
+    return replace(ROLLOUT, trajectory=replace(TRAJECTORY, traces=tuple(traces), audit=Audit(9, 8, 1, 70, 30)))
+
+
+def test_sequences_that_begin_alike_come_back_whole_and_take_their_room_once(ledger: Ledger, tmp_path: Path) -> None:
+    rollout = branches(40, 2_000)
+    ledger.add("k1/admission", rollout)
+    assert ledger.find("k1/admission", "k1-0000", 3) == rollout
+    assert ledger.rollouts("k1/admission") == (rollout,)
+    (size,) = sqlite3.connect(tmp_path / "ledger.sqlite").execute("SELECT length(value) FROM rollout").fetchone()
+    assert size < 1.2 * len(encode(branches(1, 2_000))) < len(encode(rollout)) / 25
+
+
+def test_a_ledger_of_schema_1_is_read_and_not_written(ledger: Ledger, tmp_path: Path) -> None:
+    new = sqlite3.connect(tmp_path / "ledger.sqlite")
+    old = sqlite3.connect(tmp_path / "old.sqlite")
+    old.executescript(
+        ";".join(sql for (sql,) in new.execute("SELECT sql FROM sqlite_master WHERE sql LIKE '%TABLE %'"))
+    )
+    old.execute("INSERT INTO meta VALUES (1)")
+    for rollout in (ROLLOUT, BROKEN):
+        plain: Any = json.loads(encode(rollout))
+        if played := plain["trajectory"]:
+            (played["trace"],) = played.pop("traces")
+            del played["audit"], played["trace"]["shares"]
+        row = ("k1/admission", rollout.task_id, rollout.index, "scored", rollout.reward, json.dumps(plain).encode())
+        old.execute("INSERT INTO rollout VALUES (?,?,?,?,?,?)", row)
+    old.commit()
+    ledger = Ledger(tmp_path / "old.sqlite")
+    assert ledger.rollouts("k1/admission") == (ROLLOUT, BROKEN)
+    with pytest.raises(LedgerError, match=r"resume: .*old\.sqlite has schema 1, which is only read; start anew\."):
+        ledger.open_run({"seed": 1})
 
 
 def test_nothing_is_changed_or_taken_away(ledger: Ledger, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def practice() -> TaskPool:
         for j in range(8):
             ids = tuple(noise.randrange(10, 60) for _ in range(noise.randrange(6, 12)))
             trace = TokenTrace(ids, (0,) * 4 + (1,) * (len(ids) - 4), (-3.0,) * len(ids))
-            trajectory = Trajectory(name, "shell", "theta_0", (), trace, Stop.SUBMITTED, 0.0)
+            trajectory = Trajectory(name, "shell", "theta_0", (), (trace,), Stop.SUBMITTED, 0.0)
             rollouts.append(Rollout(name, j, Outcome.SCORED, float(j < 3), trajectory, None))
         task = Task(name, "", Workspace(), Verifier("", ""), Contract((), ()), card)
         groups.append(RolloutGroup(task, tuple(rollouts)))

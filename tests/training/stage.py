@@ -1,6 +1,7 @@
 """Runs one stage in a process of its own, which can be made to kill itself: stage.py FOLDER.
 
-FOLDER holds run.json (weights, stage, adapter, launch, setup, kill) and pool.json; trained/ and numbers.json come out.
+FOLDER holds run.json (weights, stage, objective, adapter, launch, setup, kill) and pool.json; trained/ and numbers.json
+come out.
 """
 
 import json
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from clawloop.build import part
+from clawloop.build.part import part, parts
 from clawloop.policy.hf import HfPolicy
 from clawloop.store.ledger import decode
 from clawloop.training.scheduler.fixed import Fixed
@@ -43,9 +44,10 @@ if __name__ == "__main__":
     run = json.loads((folder / "run.json").read_text())
     numbers = Numbers(run["kill"])
     handed = {"source": Replay(Fixed()), "tracker": numbers, "reached": lambda axis: len(numbers.steps)}
+    handed |= parts(run["objective"])
     setup = Setup(**run["setup"], folder=folder / "training")
     stage = part(run["stage"], setup=setup, seed=0, **handed)
-    spec = {"stage": run["stage"], "adapter": run["adapter"], "setup": run["setup"], "seed": 0}
+    spec = {name: run[name] for name in ("stage", "objective", "adapter", "setup")} | {"seed": 0}
     launch = part(run["launch"], folder=folder / "training", **handed)
     launched = launch.over(stage, part(run["adapter"], seed=0), spec)
     policy = HfPolicy(run["weights"], context=256)

@@ -15,21 +15,25 @@ from clawloop.policy.hf import HfPolicy
 from clawloop.training.adapter.full import Full
 from clawloop.training.adapter.lora import Lora
 from clawloop.training.grpo import Grpo
+from clawloop.training.schedule import Cosine
 from clawloop.training.scheduler.fixed import Fixed
 from clawloop.training.sft import Sft
 from clawloop.training.source.replay import Replay
 from clawloop.types import Message, Request, TaskPool
+from tests.training.objective import OBJECTIVE
 
 IDS = torch.tensor([[11, 12, 13, 14, 15, 16]])
 
 
 def sft(**changes: Any) -> Sft:
-    return Sft(**{"lr": 1e-2, "epochs": 2, "batch_size": 5, "warmup": 0.0, "weight_decay": 0.1} | changes)
+    return Sft(
+        **{"lr": 1e-2, "epochs": 2, "batch_size": 5, "warmup": 0.0, "weight_decay": 0.1, "schedule": Cosine()} | changes
+    )
 
 
 def grpo(**changes: Any) -> Grpo:
     fixed = {"lr": 1e-2, "epochs": 1, "batch_size": 16, "warmup": 0.0, "weight_decay": 0.0}
-    return Grpo(Replay(Fixed()), **fixed | {"beta": 0.04, "clip": 0.2, "epsilon": 1e-4} | changes)
+    return Grpo(Replay(Fixed()), **fixed | OBJECTIVE | changes)
 
 
 def logits(model: Any) -> torch.Tensor:

@@ -1,5 +1,7 @@
 """training/cold_start: a real oracle through the real harness, made once and then read from the cache."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from clawloop.harness.tools.tools import Tools
 from clawloop.harness.xml.xml import Xml
 from clawloop.policy.hf import HfPolicy
 from clawloop.policy.scripted import ScriptedPolicy
+from clawloop.protocols import InfrastructureError
 from clawloop.rollout.episode import Episode
 from clawloop.rollout.grade import SandboxGrader
 from clawloop.sandbox.bubblewrap import Bubblewrap
@@ -89,3 +92,19 @@ def test_a_harness_in_whose_form_nothing_can_be_written_is_refused_in_words() ->
         ValueError, match=r"no demonstration can be written for foreign; set cold_start\.demonstrations=0"
     ):
         demonstrate(candidates, None, None, lambda _: Foreign(), lambda *_: None)  # type: ignore[arg-type,return-value]
+
+
+def test_a_start_with_a_demonstration_that_broke_is_not_kept(small_model: Path, tmp_path: Path) -> None:
+    class Full:
+        @contextmanager
+        def open(self, *workspace: Any, **options: Any) -> Iterator[Any]:
+            raise InfrastructureError("no room")
+            yield
+
+    synthesize = Synthesize([Capability()], Library(), [], NoGrowth(0), BOXES, 1, 0)
+    shell = Shell(max_turns=4, system="brief.md")
+    play = Episode(shell, Full(), SandboxGrader(BOXES), retries=0)
+    cold = ColdStart(SETTINGS, synthesize, play, lambda _: shell, Fanout([]), tmp_path, small_model, {})
+    with pytest.raises(InfrastructureError, match="cold start: a demonstration broke on this machine: no room"):
+        cold(HfPolicy(small_model, context=512))
+    assert not list(tmp_path.rglob("*.safetensors"))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from clawloop.build import part
+from clawloop.build.part import part, parts
 from clawloop.policy.hf import HfPolicy
 from clawloop.protocols import InfrastructureError
 from clawloop.store.ledger import encode
@@ -21,13 +21,13 @@ from clawloop.training.scheduler.fixed import Fixed
 from clawloop.training.setup import Setup
 from clawloop.training.source.replay import Replay
 from clawloop.types import TaskPool
+from tests.training.objective import CHOSEN, OBJECTIVE
 
 SCRIPT = Path(__file__).with_name("stage.py")
 COMMON = {"warmup": 0.0, "weight_decay": 0.1, "micro_tokens": 24, "lr": 1e-2}
 SFT = {"_target_": "clawloop.training.sft.Sft", "epochs": 2, "batch_size": 5, **COMMON}
 GRPO = {
-    "_target_": "clawloop.training.grpo.Grpo", "epochs": 1, "batch_size": 9, "beta": 0.04, "clip": 0.2, "epsilon": 1e-4,
-    **COMMON,
+    "_target_": "clawloop.training.grpo.Grpo", "epochs": 1, "batch_size": 9, "beta": 0.04, **COMMON,
 }  # fmt: skip
 FULL = {"_target_": "clawloop.training.adapter.full.Full"}
 LORA = {"_target_": "clawloop.training.adapter.lora.Lora", "rank": 4, "alpha": 8.0}
@@ -48,12 +48,15 @@ class Run:
         self.folder, self.place = folder, folder / "training"
         self._weights, self._practice, self.tracker = weights, practice, tracker
 
-    def __call__(self, stage: Any, launch: Any = INLINE, adapter: Any = FULL, **setup: Any) -> HfPolicy:
+    def __call__(
+        self, stage: Any, launch: Any = INLINE, adapter: Any = FULL, objective: Any = CHOSEN, **setup: Any
+    ) -> HfPolicy:
         """Theta' of the stage, trained from here."""
         setup = {"gradient_checkpointing": False, "save_every": 0} | setup
         handed = {"source": Replay(Fixed()), "tracker": self.tracker, "reached": lambda axis: 0}
+        handed |= parts(objective, theta=lambda k: self.folder.parent / f"theta_{k}")
         built = part(stage, setup=Setup(**setup, folder=self.place), seed=0, **handed)
-        spec = {"stage": stage, "adapter": adapter, "setup": setup, "seed": 0}
+        spec = {"stage": stage, "objective": objective, "adapter": adapter, "setup": setup, "seed": 0}
         launched = part(launch, folder=self.place, **handed).over(built, part(adapter, seed=0), spec)
         trained: HfPolicy = launched(HfPolicy(self._weights, context=256), self._practice, 1)
         return trained
@@ -61,8 +64,8 @@ class Run:
     def apart(self, stage: Any, launch: Any = INLINE, *, kill: int = 0, save_every: int = 0) -> subprocess.Popen[str]:
         """The same in a process that kills itself at a step."""
         setup = {"gradient_checkpointing": False, "save_every": save_every}
-        run = {"weights": str(self._weights), "stage": stage, "adapter": FULL, "launch": launch, "setup": setup}
-        (self.folder / "run.json").write_text(json.dumps(run | {"kill": kill}))
+        run = {"weights": str(self._weights), "stage": stage, "objective": CHOSEN, "adapter": FULL, "launch": launch}
+        (self.folder / "run.json").write_text(json.dumps(run | {"setup": setup, "kill": kill}))
         (self.folder / "pool.json").write_bytes(encode(self._practice))
         return subprocess.Popen([sys.executable, str(SCRIPT), str(self.folder)], stdout=subprocess.DEVNULL, text=True)
 
@@ -129,6 +132,21 @@ def test_processes_of_their_own_train_the_same(prepare: Callable[[str], Run], st
         assert mine == pytest.approx(theirs, abs=1e-5, rel=1e-4)
 
 
+def test_sharded_weights_make_room_for_those_of_the_reference(prepare: Callable[[str], Run], tmp_path: Path) -> None:
+    inline, two = prepare("inline"), prepare("two")
+    inline(SFT).save(tmp_path / "theta_0")
+    objective = CHOSEN | {
+        "reference": {"_target_": "clawloop.training.reference.Iteration"},
+        "correction": {"_target_": "clawloop.training.correction.Truncated", "cap": 2.0},
+    }
+    stage = GRPO | {"beta": 0.5}
+    theta = inline(stage, objective=objective)
+    assert furthest(two(stage, torchrun(2), objective=objective), theta) < 1e-5
+    kl, theirs = inline.tracker.series("kl")[-4:], two.tracker.series("kl")
+    assert kl[0] > 1e-3
+    assert theirs == pytest.approx(kl, rel=1e-4)
+
+
 def test_two_machines_are_two_agents_that_meet(prepare: Callable[[str], Run], tmp_path: Path) -> None:
     """The prefix stands for srun: it starts the same command twice."""
     twice = tmp_path / "twice.sh"
@@ -188,4 +206,4 @@ def test_new_rollouts_are_refused_before_anything_starts(tmp_path: Path) -> None
         """A source that asks the policy for new rollouts."""
 
     with pytest.raises(ValueError, match=r"launch=torchrun: .* source Fresh needs new rollouts .* launch=inline"):
-        Torchrun(1, [], [], tmp_path, Fresh())  # type: ignore[arg-type]
+        Torchrun(1, [], [], tmp_path, Fresh(), OBJECTIVE["reference"])  # type: ignore[arg-type]

@@ -11,12 +11,14 @@ import torch
 from clawloop.training.fit import fit
 from clawloop.training.grpo import Grpo
 from clawloop.training.ranks import share
+from clawloop.training.schedule import Constant, Cosine
 from clawloop.training.scheduler.fixed import Fixed
 from clawloop.training.sequences import Sequence, groups
 from clawloop.training.setup import Setup
 from clawloop.training.sft import Sft
 from clawloop.training.source.replay import Replay
 from clawloop.types import TaskPool
+from tests.training.objective import OBJECTIVE
 
 
 class Stopped(Exception):
@@ -24,12 +26,14 @@ class Stopped(Exception):
 
 
 def sft(**changes: Any) -> Sft:
-    return Sft(**{"lr": 1e-2, "epochs": 3, "batch_size": 5, "warmup": 0.1, "weight_decay": 0.1} | changes)
+    return Sft(
+        **{"lr": 1e-2, "epochs": 3, "batch_size": 5, "warmup": 0.1, "weight_decay": 0.1, "schedule": Cosine()} | changes
+    )
 
 
 def grpo(**changes: Any) -> Grpo:
     fixed = {"lr": 5e-3, "epochs": 2, "batch_size": 10, "warmup": 0.1, "weight_decay": 0.0}
-    return Grpo(Replay(Fixed()), **fixed | {"beta": 0.04, "clip": 0.2, "epsilon": 1e-4} | changes)
+    return Grpo(Replay(Fixed()), **fixed | OBJECTIVE | changes)
 
 
 def stopping(tracker: Any, at: int) -> Any:
@@ -134,12 +138,12 @@ def test_batches_of_the_policy_of_the_step_before_are_not_kept(policy: Any, tmp_
         Made(),
         micro,
         lr=1e-3,
-        schedule="constant",
+        schedule=Constant(),
         warmup=0.0,
         weight_decay=0.0,
         max_grad_norm=1.0,
         precision="float32",
-        log=lambda step, at, numbers: None,
+        log=lambda at, numbers: None,
         before=0,
         place="theta_1-grpo",
         setup=Setup(save_every=1, folder=tmp_path),
@@ -159,7 +163,7 @@ def test_a_step_that_is_not_finite_leaves_its_batch(policy: Any, practice: TaskP
     assert len(kept["sequences"]) == 10
     first = kept["sequences"][0]
     assert first["name"] in said
-    drawn = {one.name: one for one in groups(practice, 100, 1e-4).sequences}
+    drawn = {one.name: one for one in groups(practice, 100, OBJECTIVE["advantage"]).sequences}
     assert (first["ids"], first["mask"]) == ([*drawn[first["name"]].ids], [*drawn[first["name"]].mask])
     assert kept["numbers"]["loss"] != kept["numbers"]["loss"]
 

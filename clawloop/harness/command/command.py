@@ -9,13 +9,15 @@ from string import Template
 from clawloop.harness.command.turns import clipped, turns_of
 from clawloop.harness.play import opening
 from clawloop.protocols import Agent, InfrastructureError, Sandbox, Sessions
-from clawloop.types import Assignment, Budget, CommandResult, Record, Stop, TokenTrace, Trajectory
+from clawloop.types import Assignment, Budget, CommandResult, Record, Stop, Trajectory
 
 GATEWAY = "/srv/gateway"
 """Where a box sees the folder with the gateway's socket, which is `socket` there."""
 _PORT = 8123
 _HOME = "/tmp/home"
 _LATE_S = 5.0
+_KILLED = 137
+"""Of signal 9. The machine may have sent it, or the agent's own command: nobody can tell, so nobody is blamed."""
 
 
 class Command:
@@ -23,7 +25,7 @@ class Command:
 
     In command, environment and files these stand for: `$url` the gateway, `$key` the session's API key, `$model` the
     model's name, `$instruction` the task, `$home` the program's home, and `$turns`, `$context`, `$reply_tokens`,
-    `$wall_s` the budget. Other dollars are written twice.
+    `$wall_s` the budget, and the names of `words` for their texts. Other dollars are written twice.
 
     Args:
         gateway: opens the sessions.
@@ -31,6 +33,7 @@ class Command:
         command: the program and its arguments.
         environment: variables, beyond those of every box.
         files: file in the program's home to text, or to `file:NAME`, a template beside this module.
+        words: further names for texts, such as the protocol that the program is told to speak.
         log: pattern of the program's log in its home; its end is kept where the program fails.
         stops: why an episode ended, by exit code, where the program tells: turns, tokens, time, context.
         turns: replies that an episode may have.
@@ -53,6 +56,7 @@ class Command:
         command: Sequence[str],
         environment: Mapping[str, str] | None = None,
         files: Mapping[str, str] | None = None,
+        words: Mapping[str, str] | None = None,
         log: str | None = None,
         stops: Mapping[int, str] | None = None,
         turns: int = 300,
@@ -66,22 +70,23 @@ class Command:
     ) -> None:
         if not command:
             raise ValueError(
-                "harness.command: it names no program; give one, as in 'harness.command.command=[my-agent,$instruction]'."
+                "harness.command: it names no program; give one: 'harness.command.command=[my-agent,$instruction]'."
             )
         if unknown := set((stops or {}).values()) - set(Stop):
             raise ValueError(f"harness.stops: {min(unknown)} is no reason to stop; choose from {', '.join(Stop)}.")
         self.name = name
         self._gateway, self._command, self._environment = gateway, tuple(command), dict(environment or {})
         self._files = {path: _text(given) for path, given in (files or {}).items()}
+        self._words = dict(words or {})
         self._log, self._stops = log, {int(code): Stop(stop) for code, stop in (stops or {}).items()}
         self._budget = Budget(turns, turns * reply_tokens, reply_tokens, wall_s)
         self._context, self._shown = context, observation_chars
 
     def run(self, assignment: Assignment, policy: Agent, sandbox: Sandbox, seed: int) -> Trajectory:
-        """Play one episode. The trajectory's trace is left empty: whoever handed over the policy has its tokens.
+        """Play one episode. The trajectory's traces are left out: whoever handed over the policy has its tokens.
 
         Raises:
-            InfrastructureError: the policy or the box broke, or the program was never answered.
+            InfrastructureError: the policy, the gateway or the box broke, or the program was killed or never answered.
         """
         started = time.monotonic()
         session = self._gateway.open(policy, self._budget, seed)
@@ -93,7 +98,7 @@ class Command:
         stop = self._stop(record, result)
         turns = turns_of(record, self._shown, "" if stop is Stop.SUBMITTED else _tail(result, self._shown))
         seconds = time.monotonic() - started
-        return Trajectory(assignment.task_id, self.name, policy.version, turns, TokenTrace((), (), ()), stop, seconds)
+        return Trajectory(assignment.task_id, self.name, policy.version, turns, (), stop, seconds)
 
     def _play(self, assignment: Assignment, key: str, sandbox: Sandbox) -> CommandResult:
         budget = self._budget
@@ -112,6 +117,7 @@ class Command:
         def filled(text: str) -> str:
             return Template(text).substitute(values)
 
+        values |= {name: filled(text) for name, text in self._words.items()}
         word = {
             "port": _PORT,
             "socket": f"{GATEWAY}/socket",
@@ -127,15 +133,17 @@ class Command:
     def _stop(self, record: Record, result: CommandResult) -> Stop:
         if record.error is not None:
             raise InfrastructureError(record.error)
-        if record.stop is not None:
-            return record.stop
-        if result.stopped == "timeout" and record.calls:
-            return Stop.TIME
         if not any(call.completion for call in record.calls):
             refused = next((call.refused for call in record.calls if call.refused), _tail(result, 500))
             raise InfrastructureError(f"harness {self.name}: the program had no answer from the policy: {refused}")
+        if record.stop is not None:
+            return record.stop
+        if result.stopped == "timeout":
+            return Stop.TIME
         if result.exit_code == 0:
             return Stop.SUBMITTED
+        if result.exit_code == _KILLED:
+            raise InfrastructureError(f"harness {self.name}: the program was killed, and not for a limit of its box.")
         return self._stops.get(result.exit_code or 0, Stop.CRASHED)
 
 

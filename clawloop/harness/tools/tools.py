@@ -66,6 +66,8 @@ class Tools(Native):
             named: list[ToolCall] = []
             answers: list[Message] = []
             for call in calls:
+                if episode.late():
+                    return episode.end()
                 wrong = fault(call, self._tools)
                 if call.name == "submit" and not wrong:
                     episode.turn(call.action, None, "", None)

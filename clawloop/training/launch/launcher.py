@@ -20,4 +20,4 @@ class Launcher(Protocol):
     """Where stages are run."""
 
     def over(self, stage: Stage, adapter: Adapter, spec: Mapping[str, Any]) -> Stage:
-        """The stage with its adapter; `spec` is what it was built from: stage, adapter, setup and seed."""
+        """The stage with its adapter; `spec` is what it was built from: stage, objective, adapter, setup, seed."""

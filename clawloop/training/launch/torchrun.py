@@ -18,6 +18,7 @@ from clawloop.store.ledger import encode
 from clawloop.training.fit import Sleeper, trainable
 from clawloop.training.launch.agent import PARENT
 from clawloop.training.launch.launcher import Adapter
+from clawloop.training.reference import Reference
 from clawloop.training.sequences import Source
 from clawloop.training.source.replay import Replay
 from clawloop.types import TaskPool
@@ -36,6 +37,7 @@ class Torchrun:
         folder: where stages have their folders; all machines must see it.
         tracker: told what rank 0 tells.
         source: where GRPO's batches come from.
+        reference: to which policy its KL is.
         reached: the step that an axis has reached.
 
     Raises:
@@ -49,6 +51,7 @@ class Torchrun:
         prefix: list[str],
         folder: Path,
         source: Source,
+        reference: Reference,
         tracker: Tracker | None = None,
         reached: Callable[[str], int] = lambda axis: 0,
     ) -> None:
@@ -59,7 +62,7 @@ class Torchrun:
                 "steps; choose launch=inline, or source=replay."
             )
         self._devices, self._options, self._prefix = devices, options, prefix
-        self._folder, self._tracker, self._reached = folder, tracker, reached
+        self._folder, self._reference, self._tracker, self._reached = folder, reference, tracker, reached
 
     def over(self, stage: Stage, adapter: Adapter, spec: Mapping[str, Any]) -> Stage:
         """The stage in processes of its own; these attach the adapter themselves."""
@@ -82,7 +85,8 @@ class Torchrun:
         device = next(target.model.parameters()).device
         policy.save(folder / "weights")
         (folder / "pool.json").write_bytes(encode(practice))
-        content = {**spec, "k": k, "temperature": target.temperature, "reached": self._reached(stage)}
+        known = {"k": k, "temperature": target.temperature, "reached": self._reached(stage)}
+        content = {**spec, **known, "theta": self._reference.weights(k)}
         (folder / "spec.json").write_text(json.dumps(content, default=str), encoding="utf-8")
         target.model.to("cpu")
         gc.collect()

@@ -73,8 +73,10 @@ def main(folder: Path) -> None:
 def _train(folder: Path, device: str, teller: Teller | None) -> None:
     spec = json.loads((folder / "spec.json").read_text("utf-8"))
     k, setup, seed = int(spec["k"]), spec["setup"], int(spec["seed"])
+    objective = {name: _part(chosen, theta=lambda k: Path(spec["theta"])) for name, chosen in spec["objective"].items()}
     stage = _part(
         spec["stage"],
+        **objective,
         source=Replay(Fixed()),
         seed=seed,
         tracker=teller,

@@ -4,17 +4,16 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Many
-from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor
 
 from clawloop.protocols import Policy, Scheduler
 from clawloop.training.fit import trainable
-from clawloop.training.sequences import Batches, Sequence, Wanted, learnability
+from clawloop.training.reference import copied
+from clawloop.training.sequences import Batches, Drawn, Sequence, Wanted, learnability
 from clawloop.training.source.supply import Supplied, Supply
 from clawloop.types import RolloutGroup, StepSignal, Task, TaskPool
 
@@ -107,17 +106,15 @@ class Fresh:
 
     def _batches(self, policy: Policy, tasks: tuple[Task, ...], k: int, wanted: Wanted) -> Iterator[list[Sequence]]:
         supply = Supply(tasks, self._harness_of, self._batch, self._rounds, self._staleness, f"{self._seed}/{k}/fresh")
-        parameters = [p for p in trainable(policy, "grpo").model.parameters() if p.requires_grad]
-        entered = [p.detach().to("cpu", copy=True) for p in parameters]
+        entered = copied(trainable(policy, "grpo").model)
         for step in range(1, self._steps + 1):
             chosen = self._scheduler.choose(k, step)
             supplied = self._supplied(policy.renamed(f"theta_{k}-grpo-{step - 1}"), supply, chosen, k, step)
-            drawn = [wanted.draw(TaskPool((made.group,))).sequences for made in supplied.groups]
+            drawn = [wanted.draw(TaskPool((made.group,))) for made in supplied.groups]
             self._step = self._told(chosen, step, supplied, drawn)
             model = trainable(policy, "grpo").model
-            if any(drawn):
-                with _in_place(parameters, entered):
-                    batch = wanted.prepare(tuple(one for group in drawn for one in group))
+            if sequences := tuple(one for group in drawn for one in group.sequences):
+                batch = wanted.prepare(sequences, entered)
                 model.train()
                 yield list(batch)
             else:
@@ -130,27 +127,13 @@ class Fresh:
         return supply.take(chosen, step, play)
 
     def _told(
-        self, chosen: tuple[str, ...], step: int, supplied: Supplied, drawn: Many[Many[Sequence]]
+        self, chosen: tuple[str, ...], step: int, supplied: Supplied, drawn: Many[Drawn]
     ) -> tuple[StepSignal, dict[str, float]]:
         harnesses = Counter(made.harness for made in supplied.groups)
-        signal = StepSignal(chosen or tuple(sorted(harnesses)), learnability(drawn))
+        signal = StepSignal(chosen or tuple(sorted(harnesses)), learnability(group.sequences for group in drawn))
         counts = {name: float(getattr(supplied, name)) for name in ("played", "unanimous", "stashed", "stale")}
         numbers = {"learnability": signal.learnability, "groups": float(len(supplied.groups)), **counts}
+        numbers["too_long"] = float(sum(len(group.too_long) for group in drawn))
         if supplied.groups:
             numbers["age"] = fmean(step - made.step for made in supplied.groups)
         return signal, numbers | {f"groups/{name}": float(groups) for name, groups in harnesses.items()}
-
-
-@contextmanager
-def _in_place(parameters: Many[Tensor], others: Many[Tensor]) -> Iterator[None]:
-    """Other weights in place of those of now while the block runs."""
-    now = [p.detach().to("cpu", copy=True) for p in parameters]
-    with torch.no_grad():
-        for p, other in zip(parameters, others, strict=True):
-            p.copy_(other)
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for p, mine in zip(parameters, now, strict=True):
-                p.copy_(mine)

@@ -32,7 +32,7 @@ class Replay:
         """All there is, weighed once."""
         drawn = wanted.draw(practice)
         detail = {"sequences": len(drawn.sequences), "groups": drawn.groups, "dropped": drawn.unanimous}
-        batches = Epochs(wanted.prepare(drawn.sequences), wanted.batch_size, wanted.epochs, wanted.seed)
+        batches = Epochs(wanted.prepare(drawn.sequences, None), wanted.batch_size, wanted.epochs, wanted.seed)
         return batches, {**detail, "too_long": list(drawn.too_long), "empty": drawn.empty}
 
     def before_step(self, model: Any) -> Mapping[str, float]:

@@ -1,31 +1,29 @@
-"""The composition root: from a config to everything that works, before any of it works.
+"""From a config to everything that works, before any of it works.
 
-Only this module and `config` know Hydra. Each phase is wrapped here, so that `loop` reads like the algorithm: what is
+Each phase is wrapped here, so that `loop` reads like the algorithm: what is
 finished is not repeated (`store.recorded`), and every phase is timed and told to the trackers.
 """
 
-import inspect
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from pkgutil import resolve_name
-from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
 from clawloop import __version__, loop
+from clawloop.build.part import agent, part, parts
+from clawloop.build.players import players
+from clawloop.build.stages import stages
+from clawloop.config.errors import ConfigError
 from clawloop.diagnosis.diagnose import Diagnose
 from clawloop.evaluation.evaluate import Probe
-from clawloop.gateway.server import Gateway
-from clawloop.harness.by_task import ByTask
-from clawloop.harness.command.command import GATEWAY
-from clawloop.protocols import Agent, Author, Grader, Harness, Policy, Sandboxes, Shelf, Stage
+from clawloop.protocols import Author, Policy, Shelf
 from clawloop.report import read, summary, tables
+from clawloop.rollout import audit
 from clawloop.rollout.collect import Collect
-from clawloop.rollout.episode import Episode
 from clawloop.rollout.grade import SandboxGrader
 from clawloop.store import weights
 from clawloop.store.layout import Layout, cache
@@ -38,38 +36,13 @@ from clawloop.synthesis.skills.domain import unmounted
 from clawloop.synthesis.synthesize import Synthesize
 from clawloop.tracking.fanout import Fanout
 from clawloop.training.cold_start import ColdStart
-from clawloop.training.setup import Setup
-from clawloop.types import Candidate, DiagnosisReport, Rollout, RolloutGroup, Task
+from clawloop.training.sequences import blind
+from clawloop.types import Candidate, DiagnosisReport, RolloutGroup, Task
 from clawloop.validation.screen import Screen
 from clawloop.validation.split import Split
 
 PROBE_SEED = 90_001
 COLD_SEED = 70_001
-
-
-def part(config: Mapping[str, Any], /, **handed: Any) -> Any:
-    """One part: the class that `_target_` names, with its yaml's arguments and those of `handed` that it asks for."""
-    module, name = str(config["_target_"]).rsplit(".", 1)
-    kind = resolve_name(f"{module}:{name}")
-    wanted = inspect.signature(kind).parameters
-    arguments = {name: value for name, value in config.items() if name != "_target_"}
-    return kind(**arguments | {name: value for name, value in handed.items() if name in wanted})
-
-
-def parts(config: Mapping[str, Mapping[str, Any]], /, **handed: Any) -> dict[str, Any]:
-    """The parts of a list group, by name."""
-    return {name: part(one, **handed) for name, one in config.items()}
-
-
-def agent(config: Mapping[str, Any], source: Path | None = None, **handed: Any) -> Policy:
-    """theta_0: the chosen policy with the weights of the chosen model, which are looked for where none are given.
-
-    Raises:
-        ValueError: there are no such weights, or the policy cannot be had; in one sentence.
-    """
-    weight = source or weights.find(config["model"]["source"], cache())
-    policy: Policy = part(config["policy"], weights=weight, version="theta_0", **handed)
-    return policy
 
 
 @dataclass(slots=True)
@@ -106,7 +79,7 @@ def _wired(config: Mapping[str, Any], folder: Path, closing: ExitStack) -> Built
 
     sandboxes = part(config["sandbox"])
     grader = SandboxGrader(sandboxes)
-    harness, episode = _players(config, sandboxes, grader, closing)
+    harness, episode = players(config, sandboxes, grader, closing)
     source = weights.find(config["model"]["source"], cache())
     policy = agent(config, source, trainer=list(config["trainer"]), tracker=tracker)
     checks = parts(config["check"], sandboxes=sandboxes, grader=grader)
@@ -121,9 +94,21 @@ def _wired(config: Mapping[str, Any], folder: Path, closing: ExitStack) -> Built
     collect = Collect(episode, ledger, workers, seed, progress)
     band = part(config["band"])
 
+    def checked(groups: tuple[RolloutGroup, ...], at: str) -> tuple[RolloutGroup, ...]:
+        audit.check(groups, float(config["trained_floor"]), at)
+        if "grpo" in config["trainer"] and (unknown := blind(groups)):
+            raise ConfigError(
+                f"trainer.grpo: in {at} the engine gave no log-probabilities for {len(unknown)} trials ({unknown[0]}, "
+                "...), and without them nothing can be weighed: choose trainer=[sft], or a policy that gives them."
+            )
+        return groups
+
     def roll_out_in(policy: Policy, tasks: tuple[Task, ...], n: int, at: str, harness: str) -> tuple[RolloutGroup, ...]:
         played = Collect(partial(episode, harness=harness), ledger, workers, seed, progress)
-        return played(policy, tasks, n, f"{at}/{harness}")
+        return checked(played(policy, tasks, n, f"{at}/{harness}"), at)
+
+    def roll_out(policy: Policy, tasks: tuple[Task, ...], n: int, at: str) -> tuple[RolloutGroup, ...]:
+        return checked(collect(policy, tasks, n, at, band.wanted if at.endswith("/admission") else None), at)
 
     scheduler = part(config["scheduler"], harnesses=harness.names, seed=seed)
     batches = part(
@@ -134,9 +119,6 @@ def _wired(config: Mapping[str, Any], folder: Path, closing: ExitStack) -> Built
         trajectories=config["trainer"].get("grpo", {}).get("batch_size", 0),
         seed=seed,
     )
-
-    def roll_out(policy: Policy, tasks: tuple[Task, ...], n: int, at: str) -> tuple[RolloutGroup, ...]:
-        return collect(policy, tasks, n, at, band.wanted if at.endswith("/admission") else None)
 
     def synthesis(
         count: int,
@@ -166,13 +148,18 @@ def _wired(config: Mapping[str, Any], folder: Path, closing: ExitStack) -> Built
         admit=band,
         split=Split(config["split"]["held_out"], seed),
         diagnose=Diagnose(part(config["diagnosis"])),
-        evaluate=lambda theta, k: Probe(probe_tasks(), int(config["probe"]["trials"]), collect, tracker)(theta, k),
+        evaluate=lambda theta, k: Probe(probe_tasks(), int(config["probe"]["trials"]), roll_out, tracker)(theta, k),
     )
     trained = hasattr(policy, "model")
-    stages = _stages(config, layout, policy=policy, source=batches, tracker=tracker, reached=ledger.reached)
     depends = {"harness": config["harness"], "routine": config["routine"]}
     teach = synthesis(int(config["cold_start"]["demonstrations"] or 1), NoGrowth(0), COLD_SEED)
     cold = ColdStart(config["cold_start"], teach, episode, harness.of, tracker, cache(), source, depends)
+
+    def theta(k: int) -> Path:
+        return layout.checkpoint(f"theta_{k}") if k else cold.folder()
+
+    handed = {"source": batches, "tracker": tracker, "reached": ledger.reached}
+    trainers = stages(config, layout, policy=policy, theta=theta, **handed)
 
     def ended(name: str, k: int, seconds: float, repeated: bool) -> None:
         tracker.event("phase", {"name": name, "k": k, "seconds": seconds, "repeated": repeated})
@@ -181,7 +168,7 @@ def _wired(config: Mapping[str, Any], folder: Path, closing: ExitStack) -> Built
         if name == "diagnose" and not repeated and (iteration := read.iteration(ledger, k)) is not None:
             tracker.log("loop", k, summary.loggable(summary.iteration_row(iteration)))
 
-    phases = Phases(inner, tuple(stages.values()), ledger, layout, ended)
+    phases = Phases(inner, tuple(trainers.values()), ledger, layout, ended)
 
     def run() -> dict[str, Any]:
         theta = cold(policy) if trained else policy
@@ -199,66 +186,7 @@ def _wired(config: Mapping[str, Any], folder: Path, closing: ExitStack) -> Built
         tracker.close(code)
         closing.close()
 
-    return Built(_plan(config, folder, list(stages), resumed=ledger.ended("synthesize", 1) is not None), run, close)
-
-
-def _stages(config: Mapping[str, Any], layout: Layout, *, policy: Policy, **handed: Any) -> dict[str, Stage]:
-    """The stages of an iteration, with their adapters, where they are run; none for a policy without weights."""
-    if not hasattr(policy, "model"):
-        return {}
-    seed = int(config["seed"])
-    adapter = part(config["adapter"], seed=seed)
-    launch = part(config["launch"], folder=layout.training, **handed)
-    stages = parts(config["trainer"], seed=seed, setup=Setup(**config["setup"], folder=layout.training), **handed)
-    spec = {name: config[name] for name in ("adapter", "setup", "seed")}
-    return {
-        name: launch.over(stage, adapter, {**spec, "stage": config["trainer"][name]}) for name, stage in stages.items()
-    }
-
-
-def arena(
-    chosen: Mapping[str, Any], sandbox: Mapping[str, Any], sandboxes: Sandboxes, closing: ExitStack
-) -> tuple[Harness, Sandboxes]:
-    """A harness and the boxes of its episodes. One that asks for a gateway gets one, whose socket its boxes see.
-
-    Args:
-        chosen: the harness as its yaml has it.
-        sandbox: the sandbox as its yaml has it, for boxes of its own.
-        sandboxes: opens the boxes of those that need nothing further.
-        closing: closes the gateway.
-
-    Raises:
-        ValueError: a folder that its boxes must see is not there.
-    """
-    kind = resolve_name(":".join(str(chosen["_target_"]).rsplit(".", 1)))
-    if "gateway" not in inspect.signature(kind).parameters:
-        return part(chosen), sandboxes
-    for place, folder in (chosen.get("mounts") or {}).items():
-        if not Path(folder).is_dir():
-            raise ValueError(
-                f"harness.mounts: {place} must show {folder}, which is not there; run scripts/install_clis.sh."
-            )
-    home = Path(closing.enter_context(TemporaryDirectory(prefix="clawloop-gateway-", dir="/var/tmp")))
-    home.chmod(0o755)
-    gateway = closing.enter_context(Gateway(part(chosen["format"]), host=None, unix=home / "socket"))
-    mounts = {**(sandbox.get("mounts") or {}), **(chosen.get("mounts") or {}), GATEWAY: str(home)}
-    limits = {**(sandbox.get("limits") or {}), **(chosen.get("limits") or {})}
-    settings = {name: value for name, value in chosen.items() if name != "format"}
-    return part(settings, gateway=gateway), part({**sandbox, "mounts": mounts, "limits": limits})
-
-
-def _players(
-    config: Mapping[str, Any], sandboxes: Sandboxes, grader: Grader, closing: ExitStack
-) -> tuple[ByTask, Callable[..., Rollout]]:
-    """What says which harness a task has, and what plays a trial of a task in that one, or in a given `harness`."""
-    arenas = {name: arena(one, config["sandbox"], sandboxes, closing) for name, one in config["harness"].items()}
-    choice = ByTask({name: harness for name, (harness, _) in arenas.items()})
-    episodes = {harness.name: Episode(harness, boxes, grader) for harness, boxes in arenas.values()}
-
-    def play(policy: Agent, task: Task, index: int, seed: int, harness: str | None = None) -> Rollout:
-        return episodes[harness or choice.of(task.id).name](policy, task, index, seed)
-
-    return choice, play
+    return Built(_plan(config, folder, list(trainers), resumed=ledger.ended("synthesize", 1) is not None), run, close)
 
 
 def _probe_tasks(
@@ -280,13 +208,15 @@ def _plan(config: Mapping[str, Any], folder: Path, stages: list[str], *, resumed
     """What the run is going to do, for a person."""
     k, n, count, probe = config["iterations"], config["rollouts"], config["candidates"], config["probe"]
     cold = config["cold_start"]["demonstrations"] if stages else 0
+    names = {group: str(config[group]["_target_"]).rsplit(".", 1)[1] for group in ("policy", "source", "scheduler")}
+    fed = f" ({names['source']}, {names['scheduler']})" if "grpo" in stages else ""
     return (
         f"{'resuming' if resumed else 'run'}: {config['name']}, seed {config['seed']}, in {folder}",
-        f"model: {config['model']['source']} through {str(config['policy']['_target_']).rsplit('.', 1)[1]}"
+        f"model: {config['model']['source']} through {names['policy']}"
         + (f", after a cold start on {cold} demonstrations" if cold else ""),
         f"probe: {probe['tasks']} tasks x {probe['trials']} trials at levels {probe['levels']}, theta_0 to theta_{k}",
         f"{k} iterations of: {count} candidates, screened by {', '.join(config['check'])};"
         f" up to {count} x {n} = {count * n} rollouts, {config['workers']} at once;",
         f"  tasks with {config['band']['low']} to {config['band']['high']} passes of {n} admitted,"
-        f" {config['split']['held_out']:.0%} held out; then {', '.join(stages) or 'no training'} and a diagnosis",
+        f" {config['split']['held_out']:.0%} held out; then {', '.join(stages) or 'no training'}{fed} and a diagnosis",
     )

@@ -1,0 +1,1 @@
+"""The composition root. Only this folder and `config` know Hydra."""

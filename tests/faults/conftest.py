@@ -1,0 +1,89 @@
+"""A task with a real verifier, policies that solve it, and a program that may be its harness."""
+
+import json
+from typing import Any
+
+import pytest
+
+from clawloop.types import Card, Completion, Contract, Deliverable, Request, Task, Verifier, Workspace
+
+CHECK = """
+import json
+try:
+    reason = None if open("work/n.txt").read().strip() == "2" else "wrong_value"
+except FileNotFoundError:
+    reason = "missing"
+print(json.dumps({"fields": {"n": reason}}))
+"""
+PROGRAM = """
+import json, os, subprocess, sys, urllib.request
+tool = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object",
+        "properties": {"command": {"type": "string"}}}}}
+messages = [{"role": "user", "content": sys.argv[1]}]
+while True:
+    body = json.dumps({"model": "m", "messages": messages, "tools": [tool]}).encode()
+    head = {"Authorization": "Bearer " + os.environ["KEY"], "Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(os.environ["URL"], body, head)) as answer:
+        message = json.load(answer)["choices"][0]["message"]
+    messages.append(message)
+    if not message.get("tool_calls"):
+        break
+    for call in message["tool_calls"]:
+        done = subprocess.run(json.loads(call["function"]["arguments"])["command"], shell=True, capture_output=True)
+        messages.append({"role": "tool", "tool_call_id": call["id"], "content": done.stdout.decode()})
+"""
+
+
+@pytest.fixture
+def task() -> Task:
+    return Task(
+        "t1",
+        "a.txt has two lines. Count its lines into n.txt.",
+        Workspace({"a.txt": b"x\ny\n"}),
+        Verifier(CHECK, '"2"', 5.0),
+        Contract((), (Deliverable("n.txt", "text", {"n": "integer"}),)),
+        Card("capability", "audit/analysis", "analysis", "hives", 0, "text", 1, "l1"),
+    )
+
+
+@pytest.fixture
+def program() -> dict[str, Any]:
+    """The settings of a harness that is a program of its own."""
+    return {
+        "_target_": "clawloop.harness.command.command.Command",
+        "name": "own",
+        "command": ["python3", "$home/agent.py", "$instruction"],
+        "environment": {"URL": "$url/v1/chat/completions", "KEY": "$key"},
+        "files": {"agent.py": PROGRAM},
+        "turns": 5,
+        "wall_s": 30.0,
+        "reply_tokens": 400,
+        "format": {"_target_": "clawloop.gateway.formats.Hermes"},
+    }
+
+
+class Works:
+    """Runs the commands in turn, in the form of a shell block or of a tool call, and then says done."""
+
+    version = "works"
+
+    def __init__(self, *commands: str, calls: bool = False) -> None:
+        self.commands, self.calls = commands, calls
+
+    def complete(self, request: Request) -> Completion:
+        turn = sum(message.role == "assistant" for message in request.messages)
+        text = "done"
+        if turn < len(self.commands):
+            command = self.commands[turn]
+            call = json.dumps({"name": "bash", "arguments": {"command": command}})
+            text = f"<tool_call>{call}</tool_call>" if self.calls else f"```bash\n{command}\n```"
+        prompt = tuple(
+            i for m in request.messages for i in (m.ids if m.ids is not None else (*m.content.encode(), 256))
+        )
+        ids = (*text.encode(), 256)
+        return Completion(text, prompt, ids, (0.0,) * len(ids), "stop")
+
+
+@pytest.fixture
+def works() -> type[Works]:
+    return Works
