@@ -138,8 +138,8 @@ class Gateway:
     def _check(self) -> None:
         """Raise where no program could have spoken to us."""
         gone = None
-        if not self._thread.is_alive():
-            gone = "its thread has ended"
+        if self._server.should_exit or not self._thread.is_alive():
+            gone = "its server has ended"
         elif self._unix is not None and not (self._unix.exists() and self._unix.stat().st_ino == self._inode):
             gone = f"its socket {self._unix} was removed"
         if gone is not None:

@@ -18,7 +18,6 @@ from typing import Any
 
 from clawloop.build.part import agent, part
 from clawloop.build.players import arena
-
 from clawloop.config.composed import chosen
 from clawloop.evaluation.statistics import difference, pass_rate
 from clawloop.protocols import Policy

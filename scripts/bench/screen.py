@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from clawloop.build.part import part, parts
-
 from clawloop.config.composed import composed
 from clawloop.policy.scripted import ScriptedPolicy
 from clawloop.protocols import Sandboxes

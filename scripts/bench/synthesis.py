@@ -18,9 +18,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from clawloop.build.part import part
 from screen import LEVELS, makers
 
+from clawloop.build.part import part
 from clawloop.config.composed import composed
 from clawloop.policy.scripted import ScriptedPolicy
 from clawloop.protocols import Sandbox, Sandboxes

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
-from clawloop.build.part import part
 
+from clawloop.build.part import part
 from clawloop.harness.play import Native
 from clawloop.policy.scripted import ScriptedPolicy
 from clawloop.protocols import Agent, Demonstrable, InfrastructureError

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from clawloop.build.part import part
 
+from clawloop.build.part import part
 from clawloop.config.folders import data_dir, options
 from clawloop.protocols import Scheduler
 from clawloop.types import StepSignal

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from clawloop.build.part import part
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from clawloop.build.part import part
 from clawloop.config.folders import data_dir, options
+from clawloop.training.advantage import GroupRelative
+from clawloop.training.reference import Weights, standing_in
 from clawloop.training.scheduler.fixed import Fixed
 from clawloop.training.sequences import Drawn, Sequence, Wanted, groups
 from clawloop.types import (
@@ -78,7 +80,7 @@ def make(request: pytest.FixtureRequest) -> Any:
 
 def wanted(seed: int = 0) -> Wanted:
     def draw(pool: TaskPool) -> Drawn:
-        return groups(pool, 100, 1e-4)
+        return groups(pool, 100, GroupRelative(1e-4))
 
     return Wanted(draw, lambda sequences, entered: sequences, 8, 2, f"{seed}/1/grpo")
 
@@ -119,12 +121,12 @@ def test_the_weights_are_left_alone(make: Any) -> None:
     assert all(torch.equal(old, new) for old, new in zip(before, agent.model.parameters(), strict=True))
 
 
-def test_the_weights_of_now_are_put_back_after_those_that_entered_were_used(make: Any) -> None:
+def test_what_entered_the_stage_is_there_for_the_reference_at_every_step(make: Any) -> None:
     agent, source, seen = Agent(), make(), list[float]()
     weight = agent.model.lm_head.weight
 
-    def prepare(sequences: tuple[Sequence, ...], entered: Any) -> tuple[Sequence, ...]:
-        with entered:
+    def prepare(sequences: tuple[Sequence, ...], entered: Weights | None) -> tuple[Sequence, ...]:
+        with standing_in(agent.model, entered):
             seen.append(float(weight.detach()[0, 0]))
         return sequences
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clawloop.build.players import arena
 
+from clawloop.build.players import arena
 from clawloop.gateway.server import Gateway
 from clawloop.harness.shell.shell import Shell
 from clawloop.protocols import Sandboxes

@@ -153,7 +153,7 @@ def test_a_gateway_that_dies_is_no_failure_of_the_agent(tmp_path: Any) -> None:
         gateway._server.should_exit = True
         gateway._thread.join(10)
         for deed in (lambda: gateway.close(session), lambda: gateway.open(ScriptedPolicy(), budget, 1)):
-            with pytest.raises(InfrastructureError, match=r"the gateway is gone: its thread has ended\."):
+            with pytest.raises(InfrastructureError, match=r"the gateway is gone: its server has ended\."):
                 deed()
 
 

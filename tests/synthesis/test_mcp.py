@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clawloop.build.part import parts
 
+from clawloop.build.part import parts
 from clawloop.config.composed import composed
 from clawloop.policy.scripted import ScriptedPolicy
 from clawloop.rollout.grade import SandboxGrader
