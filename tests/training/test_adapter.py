@@ -10,8 +10,12 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
+from clawloop.build.stages import stages
+from clawloop.config.composed import composed
+from clawloop.config.errors import ConfigError
 from clawloop.policy.adapter import attached
 from clawloop.policy.hf import HfPolicy
+from clawloop.store.layout import Layout
 from clawloop.training.adapter.full import Full
 from clawloop.training.adapter.lora import Lora
 from clawloop.training.grpo import Grpo
@@ -135,6 +139,22 @@ def test_what_cannot_be_adapted_is_refused_in_words(
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(ValueError, match=r"peft is not installed; pip install 'clawloop\[lora\]'"):
         Lora(rank=2, alpha=1.0).attach(network.model, "x")
+
+
+@pytest.mark.parametrize("adapter", ["full", "lora"])
+def test_a_kl_to_another_network_than_the_one_under_the_adapter_is_refused_before_anything_starts(
+    adapter: str, network: HfPolicy, tmp_path: Path
+) -> None:
+    config = composed(["reference=iteration", f"adapter={adapter}"])
+
+    def made() -> Any:
+        return stages(config, Layout(tmp_path), policy=network, theta=tmp_path.joinpath, source=Replay(Fixed()))
+
+    if adapter == "full":
+        assert list(made()) == ["sft", "grpo"]
+    else:
+        with pytest.raises(ConfigError, match=r"reference=iteration: adapter=lora .* choose reference=stage"):
+            made()
 
 
 def test_full_leaves_stages_as_they_are(network: HfPolicy) -> None:

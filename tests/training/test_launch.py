@@ -133,8 +133,8 @@ def test_processes_of_their_own_train_the_same(prepare: Callable[[str], Run], st
 
 
 def test_sharded_weights_make_room_for_those_of_the_reference(prepare: Callable[[str], Run], tmp_path: Path) -> None:
-    inline, two = prepare("inline"), prepare("two")
-    inline(SFT).save(tmp_path / "theta_0")
+    before, inline, two = (prepare(name) for name in ("before", "inline", "two"))
+    before(SFT).save(tmp_path / "theta_0")
     objective = CHOSEN | {
         "reference": {"_target_": "clawloop.training.reference.Iteration"},
         "correction": {"_target_": "clawloop.training.correction.Truncated", "cap": 2.0},
@@ -142,7 +142,7 @@ def test_sharded_weights_make_room_for_those_of_the_reference(prepare: Callable[
     stage = GRPO | {"beta": 0.5}
     theta = inline(stage, objective=objective)
     assert furthest(two(stage, torchrun(2), objective=objective), theta) < 1e-5
-    kl, theirs = inline.tracker.series("kl")[-4:], two.tracker.series("kl")
+    kl, theirs = inline.tracker.series("kl"), two.tracker.series("kl")
     assert kl[0] > 1e-3
     assert theirs == pytest.approx(kl, rel=1e-4)
 
