@@ -13,11 +13,20 @@ from clawloop.store.layout import cache
 
 def part(config: Mapping[str, Any], /, **handed: Any) -> Any:
     """One part: the class that `_target_` names, with its yaml's arguments and those of `handed` that it asks for."""
-    module, name = str(config["_target_"]).rsplit(".", 1)
-    kind = resolve_name(f"{module}:{name}")
-    wanted = inspect.signature(kind).parameters
+    kind, wanted = _kind(config)
     arguments = {name: value for name, value in config.items() if name != "_target_"}
     return kind(**arguments | {name: value for name, value in handed.items() if name in wanted})
+
+
+def asks_for(config: Mapping[str, Any], name: str) -> bool:
+    """Whether a part has an argument of that name."""
+    return name in _kind(config)[1]
+
+
+def _kind(config: Mapping[str, Any]) -> tuple[Any, Mapping[str, inspect.Parameter]]:
+    module, name = str(config["_target_"]).rsplit(".", 1)
+    kind = resolve_name(f"{module}:{name}")
+    return kind, inspect.signature(kind).parameters
 
 
 def parts(config: Mapping[str, Mapping[str, Any]], /, **handed: Any) -> dict[str, Any]:

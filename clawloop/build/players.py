@@ -1,13 +1,11 @@
 """The harnesses of a run, each with its boxes and, where it asks for one, a gateway."""
 
-import inspect
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
-from clawloop.build.part import part
+from clawloop.build.part import asks_for, part
 from clawloop.gateway.server import Gateway
 from clawloop.harness.by_task import ByTask
 from clawloop.harness.command.command import GATEWAY
@@ -34,8 +32,7 @@ def arena(
     Raises:
         ValueError: a folder that its boxes must see is not there.
     """
-    kind = resolve_name(":".join(str(chosen["_target_"]).rsplit(".", 1)))
-    if "gateway" not in inspect.signature(kind).parameters:
+    if not asks_for(chosen, "gateway"):
         return part(chosen), sandboxes
     for place, folder in (chosen.get("mounts") or {}).items():
         if not Path(folder).is_dir():

@@ -1,7 +1,7 @@
 """From a config to everything that works, before any of it works.
 
-Each phase is wrapped here, so that `loop` reads like the algorithm: what is
-finished is not repeated (`store.recorded`), and every phase is timed and told to the trackers.
+Each phase is wrapped here, so that `loop` reads like the algorithm: what is finished is not repeated
+(`store.recorded`), and every phase is timed and told to the trackers.
 """
 
 import time

@@ -109,7 +109,8 @@ class Grpo:
         def prepare(sequences: tuple[Sequence, ...], entered: Weights | None) -> tuple[Sequence, ...]:
             return self._known(target, sequences, k, entered)
 
-        wanted = Wanted(draw, prepare, self._batch_size, self._epochs, f"{self._seed}/{k}/{self.name}")
+        seed = f"{self._seed}/{k}/{self.name}"
+        wanted = Wanted(draw, prepare, self._batch_size, self._epochs, seed, entered=bool(self._choices.beta))
         batches, detail = self._source.open(policy, practice, k, wanted)
         if self._tracker is not None:
             self._tracker.event("grpo/data", {"k": k, **detail})

@@ -15,7 +15,7 @@ from clawloop.types import Rollout, RolloutGroup, TaskPool
 class Sequence:
     """One sequence of an episode as it is trained: ids_T, mask_T (1 where it is trained), log-probabilities, advantage.
 
-    `logprobs` are the behaviour's, `old` those of the policy that enters the stage and `reference` those of the policy
+    `logprobs` are the behaviour's, `old` those of theta_old (`correction.py`) and `reference` those of the policy
     that the KL is measured to, where they are known. All sequences of a rollout name the same `episode` and have its
     advantage; one that names none is an episode itself.
     """
@@ -56,8 +56,9 @@ class Wanted:
     """What a stage wants of its source.
 
     `draw` weighs groups, and `prepare` adds what other policies than the one in training say of the sequences, given
-    the weights that the stage began with, or None where those are still in place. `batch_size` is trajectories an
-    optimizer step, and `epochs` passes over what is there already. `seed` is the stage's.
+    the weights that the stage began with, or None where those are still in place or, as `entered` says, are not asked
+    for. `batch_size` is trajectories an optimizer step, and `epochs` passes over what is there already. `seed` is the
+    stage's.
     """
 
     draw: Callable[[TaskPool], Drawn]
@@ -65,6 +66,7 @@ class Wanted:
     batch_size: int
     epochs: int
     seed: str
+    entered: bool = True
 
 
 class Batches(Protocol):
@@ -135,10 +137,10 @@ def groups(pool: TaskPool, max_tokens: int, advantage: Callable[[list[float]], l
             continue
         advantages = advantage(rewards)
         found += [sequences(rollout, value) for rollout, value in zip(judged, advantages, strict=True)]
-    if blind := [episode[0].episode for episode in found if any(sequence.logprobs is None for sequence in episode)]:
+    if unknown := [episode[0].episode for episode in found if any(sequence.logprobs is None for sequence in episode)]:
         raise ValueError(
-            f"trainer grpo: the log-probabilities of {len(blind)} rollouts ({blind[0]}, ...) are not known, since the "
-            "server that sampled them gave none; they serve admission and SFT only, so leave grpo out of trainer."
+            f"trainer grpo: the log-probabilities of {len(unknown)} rollouts ({unknown[0]}, ...) are not known, since "
+            "the server that sampled them gave none; they serve admission and SFT only, so leave grpo out of trainer."
         )
     return _drawn(found, max_tokens, unanimous, len(pool.groups) - unanimous)
 

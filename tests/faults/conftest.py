@@ -5,16 +5,9 @@ from typing import Any
 
 import pytest
 
-from clawloop.types import Card, Completion, Contract, Deliverable, Request, Task, Verifier, Workspace
+from clawloop.types import Completion, Request, Task
+from tests.counting import TASK
 
-CHECK = """
-import json
-try:
-    reason = None if open("work/n.txt").read().strip() == "2" else "wrong_value"
-except FileNotFoundError:
-    reason = "missing"
-print(json.dumps({"fields": {"n": reason}}))
-"""
 PROGRAM = """
 import json, os, subprocess, sys, urllib.request
 tool = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object",
@@ -36,14 +29,7 @@ while True:
 
 @pytest.fixture
 def task() -> Task:
-    return Task(
-        "t1",
-        "a.txt has two lines. Count its lines into n.txt.",
-        Workspace({"a.txt": b"x\ny\n"}),
-        Verifier(CHECK, '"2"', 5.0),
-        Contract((), (Deliverable("n.txt", "text", {"n": "integer"}),)),
-        Card("capability", "audit/analysis", "analysis", "hives", 0, "text", 1, "l1"),
-    )
+    return TASK
 
 
 @pytest.fixture

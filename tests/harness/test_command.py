@@ -18,28 +18,14 @@ from clawloop.rollout.episode import Episode
 from clawloop.rollout.grade import SandboxGrader
 from clawloop.sandbox.bubblewrap import Bubblewrap
 from clawloop.types import (
-    Card,
     Completion,
-    Contract,
-    Deliverable,
     Outcome,
     Request,
     Rollout,
     Stop,
-    Task,
-    Verifier,
-    Workspace,
 )
+from tests.counting import TASK
 
-CHECK = """
-import json
-try:
-    seen = open("work/n.txt").read().strip()
-    reason = None if seen == "2" else "wrong_value"
-except FileNotFoundError:
-    reason = "missing"
-print(json.dumps({"fields": {"n": reason}}))
-"""
 PROGRAM = """
 import json, os, subprocess, sys, urllib.request
 tool = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object",
@@ -58,14 +44,6 @@ while True:
         done = subprocess.run(command, shell=True, capture_output=True, text=True)
         messages.append({"role": "tool", "tool_call_id": call["id"], "content": done.stdout + done.stderr})
 """
-TASK = Task(
-    "t1",
-    "a.txt has two lines. Count its lines into n.txt.",
-    Workspace({"a.txt": b"x\ny\n"}),
-    Verifier(CHECK, '"2"', 5.0),
-    Contract((), (Deliverable("n.txt", "text", {"n": "integer"}),)),
-    Card("capability", "audit/analysis", "analysis", "hives", 0, "text", 1, "l1"),
-)
 
 
 def call(command: str) -> str:

@@ -10,7 +10,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -30,18 +30,13 @@ from clawloop.protocols import InfrastructureError, Sandboxes
 from clawloop.rollout.episode import Episode
 from clawloop.rollout.grade import SandboxGrader
 from clawloop.types import (
-    Card,
     Completion,
-    Contract,
-    Deliverable,
     Outcome,
     Request,
     Rollout,
     Stop,
-    Task,
-    Verifier,
-    Workspace,
 )
+from tests.counting import TASK as COUNT
 
 TOP = Path(__file__).parents[2]
 INSTALL = TOP / "scripts" / "install_clis.sh"
@@ -89,22 +84,7 @@ SPOKEN = {  # the settings with which a program speaks a protocol; the first is 
 STARTS_S = {"command": 3.0, "openclaw": 40.0}  # what starting takes at most, where nobody else is busy; 10 for others
 ENDS = {"mini_swe": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"}  # what ends an episode, where a plain reply does not
 MARK = f"ticket {os.getpid()}"
-CHECK = """
-import json
-try:
-    reason = None if open("work/n.txt").read().strip() == "2" else "wrong_value"
-except FileNotFoundError:
-    reason = "missing"
-print(json.dumps({"fields": {"n": reason}}))
-"""
-TASK = Task(
-    "t1",
-    f"a.txt has two lines. Count its lines into n.txt. ({MARK})",
-    Workspace({"a.txt": b"x\ny\n"}),
-    Verifier(CHECK, '"2"', 5.0),
-    Contract((), (Deliverable("n.txt", "text", {"n": "integer"}),)),
-    Card("capability", "audit/analysis", "analysis", "hives", 0, "text", 1, "l1"),
-)
+TASK = replace(COUNT, instruction=f"a.txt has two lines. Count its lines into n.txt. ({MARK})")
 WORK = "wc -l < a.txt > n.txt"
 Saying = Callable[[Request, int], str]
 

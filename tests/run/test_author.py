@@ -13,7 +13,15 @@ from clawloop.store.layout import Layout
 from clawloop.store.ledger import Ledger
 
 HERE = Path(__file__).parent
-SMALL = ("author=model", "iterations=2", "candidates=3", "rollouts=4", "band.high=3", "probe.tasks=1")
+SMALL = (
+    "author=model",
+    "iterations=2",
+    "candidates=3",
+    "rollouts=4",
+    "band.high=3",
+    "probe.tasks=1",
+    "budget.reply_tokens=1000",
+)
 
 
 WRITER = (

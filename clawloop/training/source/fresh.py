@@ -106,7 +106,7 @@ class Fresh:
 
     def _batches(self, policy: Policy, tasks: tuple[Task, ...], k: int, wanted: Wanted) -> Iterator[list[Sequence]]:
         supply = Supply(tasks, self._harness_of, self._batch, self._rounds, self._staleness, f"{self._seed}/{k}/fresh")
-        entered = copied(trainable(policy, "grpo").model)
+        entered = copied(trainable(policy, "grpo").model) if wanted.entered else None
         for step in range(1, self._steps + 1):
             chosen = self._scheduler.choose(k, step)
             supplied = self._supplied(policy.renamed(f"theta_{k}-grpo-{step - 1}"), supply, chosen, k, step)
