@@ -26,7 +26,7 @@ from clawloop.policy.adapter import attach, merge
 from clawloop.policy.network import Network
 from clawloop.policy.vllm.local import WORKER, VllmPolicy
 from clawloop.policy.vllm.remote import VllmServerPolicy
-from clawloop.policy.vllm.sampler import Ask, Sampled, SampledPolicy, check_version, token_logprobs
+from clawloop.policy.vllm.sampler import SampledPolicy, check_version, token_logprobs
 from clawloop.protocols import InfrastructureError, RequestError
 from clawloop.store.weights import find
 from clawloop.training.fit import trainable
@@ -34,6 +34,7 @@ from clawloop.training.schedule import Cosine
 from clawloop.training.sequences import Sequence
 from clawloop.training.sft import Sft
 from clawloop.types import Completion, Message, Request
+from tests.twin import Twin
 
 HERE = importlib.util.find_spec("vllm") is not None
 ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
@@ -69,49 +70,6 @@ def reference(policy: Network, reply: Completion) -> list[float]:
         table = torch.log_softmax(policy.model(ids).logits[0] / policy.temperature, -1)
     start = len(reply.prompt_ids)
     return [float(table[start + i - 1, token]) for i, token in enumerate(reply.ids)]
-
-
-class Twin:
-    """An engine in plain PyTorch, with weights of its own; `keeps` are parts that its updates leave as they were."""
-
-    def __init__(self, weights: Path, keeps: str = "nothing", version: str = "0.32.0") -> None:
-        self.network = Network(weights, "twin", 1.0, 512, None, device="cpu")
-        self.keeps, self._version = keeps, version
-        self.heard: list[str] = []
-
-    def version(self) -> str:
-        return self._version
-
-    def sample(self, ask: Ask) -> Sampled:
-        self.heard.append("sample")
-        return Sampled((ask.end,), (-0.5,), "", True)
-
-    def score(self, ids: tuple[int, ...]) -> list[float]:
-        return token_logprobs(self.network.model, ids)
-
-    def update(self, folder: Path) -> None:
-        self.heard.append("update")
-        self._plain()
-        state = {k: v for part in folder.glob("*.safetensors") for k, v in load_file(part).items()}
-        kept = {k: v for k, v in state.items() if self.keeps not in k}
-        self.network.model.load_state_dict({k: v.float() for k, v in kept.items()}, strict=False)
-
-    def adapt(self, folder: Path) -> None:
-        from peft import PeftModel
-
-        self.heard.append("adapt")
-        self._plain()
-        self.network.model = PeftModel.from_pretrained(self.network.model, folder)
-
-    def _plain(self) -> None:
-        if hasattr(self.network.model, "unload"):
-            self.network.model = self.network.model.unload()
-
-    def sleep(self) -> None:
-        self.heard.append("sleep")
-
-    def wake(self) -> None:
-        self.heard.append("wake")
 
 
 def over(engine: Twin, weights: Path, **options: Any) -> SampledPolicy:
