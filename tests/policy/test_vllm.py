@@ -6,15 +6,18 @@ The tests marked `vllm` run where vLLM is: PYTHONPATH=. "$(scripts/vllm)" -m pyt
 import importlib.util
 import json
 import os
+import re
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import httpx
@@ -22,18 +25,24 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from clawloop.harness.shell.shell import Shell
 from clawloop.policy.adapter import attach, merge
 from clawloop.policy.network import Network
 from clawloop.policy.vllm.local import WORKER, VllmPolicy
 from clawloop.policy.vllm.remote import VllmServerPolicy
 from clawloop.policy.vllm.sampler import SampledPolicy, check_version, token_logprobs
 from clawloop.protocols import InfrastructureError, RequestError
+from clawloop.rollout.collect import Collect
+from clawloop.rollout.episode import Episode
+from clawloop.rollout.grade import SandboxGrader
+from clawloop.sandbox.bubblewrap import Bubblewrap
 from clawloop.store.weights import find
 from clawloop.training.fit import trainable
 from clawloop.training.schedule import Cosine
 from clawloop.training.sequences import Sequence
 from clawloop.training.sft import Sft
-from clawloop.types import Completion, Message, Request
+from clawloop.types import Completion, Message, Outcome, Request
+from tests.counting import TASK, Journal
 from tests.twin import Twin
 
 HERE = importlib.util.find_spec("vllm") is not None
@@ -188,9 +197,9 @@ def local(nano: Path) -> Iterator[VllmPolicy]:
     policy.engine.close()
 
 
-@pytest.fixture(scope="module")
-def server(nano: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServerPolicy]:
-    log = tmp_path_factory.mktemp("server") / "log"
+@contextmanager
+def serving(nano: Path, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A vLLM server: its process, which leads a session, and its address."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     words = f"--model {nano} --port {port} --host 127.0.0.1 --dtype float32 --enforce-eager --max-model-len 512"
@@ -203,6 +212,7 @@ def server(nano: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vll
             env={**os.environ, **ENVIRONMENT, **allowed, "PYTHONPATH": os.getcwd()},
             stdout=out,
             stderr=out,
+            start_new_session=True,
         )
     try:
         url = f"http://127.0.0.1:{port}"
@@ -213,10 +223,18 @@ def server(nano: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vll
                 break
             except httpx.HTTPError:
                 time.sleep(1.0)
-        yield VllmServerPolicy(nano, url, context=512, dtype="float32")
+        yield process, url
     finally:
         process.terminate()
         process.wait(60)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # of one that was killed, the engine may be there still
+
+
+@pytest.fixture(scope="module")
+def server(nano: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServerPolicy]:
+    with serving(nano, tmp_path_factory.mktemp("server") / "log") as (_, url):
+        yield VllmServerPolicy(nano, url, context=512, dtype="float32")
 
 
 @pytest.fixture(params=["local", "server"])
@@ -392,6 +410,34 @@ def test_an_engine_that_dies_or_is_asked_nonsense_leaves_nobody_waiting(nano: Pa
                     asked.result(60)
     finally:
         policy.engine.close()
+
+
+@vllm
+def test_a_server_that_is_killed_in_mid_call_gives_no_reward_and_ends_the_phase_in_words(
+    nano: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(nano, tmp_path / "log") as (process, url):
+        policy = VllmServerPolicy(nano, url, context=512, dtype="float32", retries=1, wait_s=0.1)
+        sample = policy.engine.sample
+        monkeypatch.setattr(policy.engine, "sample", lambda ask: sample(replace(ask, end=0)))  # replies are long
+
+        def kill() -> None:
+            while not re.search(r"(?m)^vllm:num_requests_running\S* 1\.0$", httpx.get(f"{url}/metrics").text):
+                time.sleep(0.01)
+            process.kill()
+
+        killing = Thread(target=kill, daemon=True)
+        killing.start()
+        boxes, journal = Bubblewrap(), Journal()
+        episode = Episode(Shell(), boxes, SandboxGrader(boxes), retries=1)
+        rollout = episode(policy, TASK, 0, 1)
+        killing.join()
+        assert process.wait() == -signal.SIGKILL
+        assert (rollout.outcome, rollout.reward) == (Outcome.INFRASTRUCTURE_FAILED, None), rollout
+        assert f"{url}/v1/completions gave no answer in 2 tries; the last: " in rollout.error
+        with pytest.raises(InfrastructureError, match=r"trials in a row broke .* gave no answer in 2 tries"):
+            Collect(episode, journal, 2, 0)(policy, (TASK,), 9, "probe/0")
+        assert not journal.kept
 
 
 PARTS = ("q_proj", "v_proj")
