@@ -140,7 +140,8 @@ def own_engine(docker_engine: str) -> Iterator[OwnEngine]:
         pytest.skip("only root starts a Docker engine, and only where one is installed")
     with tempfile.TemporaryDirectory(prefix="clawloop-", dir="/tmp") as folder:  # its sockets allow no long paths
         engine = OwnEngine(Path(folder))
-        with closing(docker.APIClient(docker_engine)) as there, closing(docker.APIClient(engine.start())) as here:
+        there, here = (docker.APIClient(address, timeout=120) for address in (docker_engine, engine.start()))
+        with closing(there), closing(here):
             for line in here.load_image(there.get_image("clawloop-sandbox:1")):
                 assert "error" not in line
         yield engine
