@@ -19,7 +19,7 @@ main: setup
 	.venv/bin/python -m clawloop +experiment=main
 
 test: setup
-	.venv/bin/python -m pytest -q -n auto
+	.venv/bin/python -m pytest -q -n auto --dist worksteal
 
 check: setup
 	scripts/check
