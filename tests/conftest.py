@@ -2,8 +2,11 @@
 
 import fcntl
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -101,6 +104,48 @@ def docker_engine() -> Iterator[str]:
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if for_tests.exists():
                 subprocess.run([SCRIPT, "stop"], check=True)
+
+
+class OwnEngine:
+    """A Docker engine below a folder, that nobody else uses: a test may kill it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def start(self) -> str:
+        """Starts it where it does not run, and gives its address."""
+        return self._script("engine")
+
+    def kill(self) -> None:
+        os.kill(int((self.folder / "dockerd.pid").read_text()), signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._script("stop")
+        assert str(self.folder) not in Path("/proc/self/mounts").read_text()
+        assert subprocess.run(["pgrep", "-f", self.folder], capture_output=True, check=False).stdout == b""
+
+    def _script(self, word: str) -> str:
+        home = {**os.environ, "CLAWLOOP_DOCKER": str(self.folder)}
+        done = subprocess.run([SCRIPT, word], env=home, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def own_engine(docker_engine: str) -> Iterator[OwnEngine]:
+    """An engine of the module's own, with the image of boxes."""
+    import docker
+
+    if os.geteuid() != 0 or shutil.which("dockerd") is None:
+        pytest.skip("only root starts a Docker engine, and only where one is installed")
+    with tempfile.TemporaryDirectory(prefix="clawloop-", dir="/tmp") as folder:  # its sockets allow no long paths
+        engine = OwnEngine(Path(folder))
+        there, here = (docker.APIClient(address, timeout=120) for address in (docker_engine, engine.start()))
+        with closing(there), closing(here):
+            for line in here.load_image(there.get_image("clawloop-sandbox:1")):
+                assert "error" not in line
+        yield engine
+        engine.stop()
 
 
 @pytest.fixture

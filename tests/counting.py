@@ -1,6 +1,6 @@
-"""A small task with a real verifier: count the two lines of a.txt into n.txt."""
+"""A small task with a real verifier, count the two lines of a.txt into n.txt, and what remembers its trials."""
 
-from clawloop.types import Card, Contract, Deliverable, Task, Verifier, Workspace
+from clawloop.types import Card, Contract, Deliverable, Rollout, Task, Verifier, Workspace
 
 CHECK = """
 import json
@@ -18,3 +18,16 @@ TASK = Task(
     Contract((), (Deliverable("n.txt", "text", {"n": "integer"}),)),
     Card("capability", "audit/analysis", "analysis", "hives", 0, "text", 1, "l1"),
 )
+
+
+class Journal:
+    """Keeps trials in memory."""
+
+    def __init__(self) -> None:
+        self.kept: list[Rollout] = []
+
+    def find(self, at: str, task_id: str, index: int) -> Rollout | None:
+        return None
+
+    def add(self, at: str, rollout: Rollout) -> None:
+        self.kept.append(rollout)

@@ -4,6 +4,7 @@ Each phase is wrapped here, so that `loop` reads like the algorithm: what is fin
 (`store.recorded`), and every phase is timed and told to the trackers.
 """
 
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -25,6 +26,7 @@ from clawloop.report import read, summary, tables
 from clawloop.rollout import audit
 from clawloop.rollout.collect import Collect
 from clawloop.rollout.grade import SandboxGrader
+from clawloop.sandbox.folder import claim, sweep
 from clawloop.store import weights
 from clawloop.store.layout import Layout, cache
 from clawloop.store.ledger import Ledger
@@ -81,7 +83,10 @@ def _wired(config: Mapping[str, Any], folder: Path, closing: ExitStack) -> Built
     grader = SandboxGrader(sandboxes)
     harness, episode = players(config, sandboxes, grader, closing)
     source = weights.find(config["model"]["source"], cache())
-    policy = agent(config, source, trainer=list(config["trainer"]), tracker=tracker)
+    temporary = Path(tempfile.gettempdir()), "clawloop-scratch-"
+    sweep(*temporary)
+    scratch, _ = closing.enter_context(claim(*temporary))
+    policy = agent(config, source, trainer=list(config["trainer"]), tracker=tracker, scratch=scratch)
     checks = parts(config["check"], sandboxes=sandboxes, grader=grader)
     screen = Screen(checks, ledger.sound, progress=tracker.progress)
     # The probe and the demonstrations are the same whoever writes the practice.

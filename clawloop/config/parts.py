@@ -22,6 +22,7 @@ HANDED = frozenset(
         "version",
         "seed",
         "tracker",
+        "scratch",
         "folder",
         "config",
         "reached",

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Many
 from itertools import chain, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -159,26 +160,44 @@ class Module(lightning.LightningModule):
 class Epochs:
     """Every epoch in an order of its own, from the seed alone; `size` episodes a batch, each with all its sequences.
 
+    Args:
+        sequences: what is passed over.
+        size: episodes a batch; the last one of an epoch may have fewer.
+        epochs: passes.
+        seed: of the order.
+        neighbours: episodes with the same value are not torn apart by the order, so that what they share is computed
+            once; only the end of a batch may come between them.
+
     Raises:
         ValueError: a sequence holds nothing to train.
     """
 
-    def __init__(self, sequences: Many[Sequence], size: int, epochs: int, seed: str) -> None:
+    def __init__(
+        self,
+        sequences: Many[Sequence],
+        size: int,
+        epochs: int,
+        seed: str,
+        neighbours: Callable[[Sequence], str] = attrgetter("episode"),
+    ) -> None:
         if idle := [sequence.name for sequence in sequences if not sequence.actions]:
             raise ValueError(f"No token of {idle[0]} is the agent's, so there is nothing to train; leave it out.")
-        episodes: dict[str, list[Sequence]] = {}
+        found: dict[str, dict[str, list[Sequence]]] = {}
         for sequence in sequences:
-            episodes.setdefault(sequence.episode, []).append(sequence)
-        self._episodes, self._size, self._epochs, self._seed = list(episodes.values()), size, epochs, seed
+            found.setdefault(neighbours(sequence), {}).setdefault(sequence.episode, []).append(sequence)
+        self._found = [list(episodes.values()) for episodes in found.values()]
+        self._size, self._epochs, self._seed = size, epochs, seed
 
     def __len__(self) -> int:
-        return self._epochs * math.ceil(len(self._episodes) / self._size)
+        return self._epochs * math.ceil(sum(map(len, self._found)) / self._size)
 
     def __iter__(self) -> Iterator[list[Sequence]]:
         for epoch in range(self._epochs):
-            order = self._episodes.copy()
+            order = self._found.copy()
             random.Random(f"{self._seed}/{epoch}").shuffle(order)
-            yield from (list(chain(*order[i : i + self._size])) for i in range(0, len(order), self._size))
+            episodes = chain(*order)
+            while batch := list(islice(episodes, self._size)):
+                yield list(chain(*batch))
 
 
 class _Stream(torch.utils.data.IterableDataset[list[Sequence]]):

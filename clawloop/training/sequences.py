@@ -17,7 +17,7 @@ class Sequence:
 
     `logprobs` are the behaviour's, `old` those of theta_old (`correction.py`) and `reference` those of the policy
     that the KL is measured to, where they are known. All sequences of a rollout name the same `episode` and have its
-    advantage; one that names none is an episode itself.
+    advantage; one that names none is an episode itself. Those of a task's rollouts name the same `group`.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Sequence:
     reference: tuple[float, ...] = ()
     old: tuple[float, ...] = ()
     episode: str = ""
+    group: str = ""
 
     def __post_init__(self) -> None:
         if not self.episode:
@@ -151,7 +152,7 @@ def sequences(rollout: Rollout, advantage: float = 0.0) -> list[Sequence]:
     episode, reward = f"{rollout.task_id}#{rollout.index}", float(rollout.reward or 0.0)
     names = [episode] if len(traces) == 1 else [f"{episode}.{branch}" for branch in range(len(traces))]
     found = (
-        Sequence(name, trace.ids, trace.mask, trace.logprobs, advantage, reward, episode=episode)
+        Sequence(name, trace.ids, trace.mask, trace.logprobs, advantage, reward, episode=episode, group=rollout.task_id)
         for name, trace in zip(names, traces, strict=True)
     )
     return [sequence for sequence in found if sequence.actions]

@@ -6,15 +6,18 @@ The tests marked `vllm` run where vLLM is: PYTHONPATH=. "$(scripts/vllm)" -m pyt
 import importlib.util
 import json
 import os
+import re
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import httpx
@@ -22,18 +25,25 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from clawloop.harness.shell.shell import Shell
 from clawloop.policy.adapter import attach, merge
 from clawloop.policy.network import Network
 from clawloop.policy.vllm.local import WORKER, VllmPolicy
 from clawloop.policy.vllm.remote import VllmServerPolicy
-from clawloop.policy.vllm.sampler import Ask, Sampled, SampledPolicy, check_version, token_logprobs
+from clawloop.policy.vllm.sampler import SampledPolicy, check_version, token_logprobs
 from clawloop.protocols import InfrastructureError, RequestError
+from clawloop.rollout.collect import Collect
+from clawloop.rollout.episode import Episode
+from clawloop.rollout.grade import SandboxGrader
+from clawloop.sandbox.bubblewrap import Bubblewrap
 from clawloop.store.weights import find
 from clawloop.training.fit import trainable
 from clawloop.training.schedule import Cosine
 from clawloop.training.sequences import Sequence
 from clawloop.training.sft import Sft
-from clawloop.types import Completion, Message, Request
+from clawloop.types import Completion, Message, Outcome, Request
+from tests.counting import TASK, Journal
+from tests.twin import Twin
 
 HERE = importlib.util.find_spec("vllm") is not None
 ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
@@ -69,49 +79,6 @@ def reference(policy: Network, reply: Completion) -> list[float]:
         table = torch.log_softmax(policy.model(ids).logits[0] / policy.temperature, -1)
     start = len(reply.prompt_ids)
     return [float(table[start + i - 1, token]) for i, token in enumerate(reply.ids)]
-
-
-class Twin:
-    """An engine in plain PyTorch, with weights of its own; `keeps` are parts that its updates leave as they were."""
-
-    def __init__(self, weights: Path, keeps: str = "nothing", version: str = "0.32.0") -> None:
-        self.network = Network(weights, "twin", 1.0, 512, None, device="cpu")
-        self.keeps, self._version = keeps, version
-        self.heard: list[str] = []
-
-    def version(self) -> str:
-        return self._version
-
-    def sample(self, ask: Ask) -> Sampled:
-        self.heard.append("sample")
-        return Sampled((ask.end,), (-0.5,), "", True)
-
-    def score(self, ids: tuple[int, ...]) -> list[float]:
-        return token_logprobs(self.network.model, ids)
-
-    def update(self, folder: Path) -> None:
-        self.heard.append("update")
-        self._plain()
-        state = {k: v for part in folder.glob("*.safetensors") for k, v in load_file(part).items()}
-        kept = {k: v for k, v in state.items() if self.keeps not in k}
-        self.network.model.load_state_dict({k: v.float() for k, v in kept.items()}, strict=False)
-
-    def adapt(self, folder: Path) -> None:
-        from peft import PeftModel
-
-        self.heard.append("adapt")
-        self._plain()
-        self.network.model = PeftModel.from_pretrained(self.network.model, folder)
-
-    def _plain(self) -> None:
-        if hasattr(self.network.model, "unload"):
-            self.network.model = self.network.model.unload()
-
-    def sleep(self) -> None:
-        self.heard.append("sleep")
-
-    def wake(self) -> None:
-        self.heard.append("wake")
 
 
 def over(engine: Twin, weights: Path, **options: Any) -> SampledPolicy:
@@ -230,9 +197,9 @@ def local(nano: Path) -> Iterator[VllmPolicy]:
     policy.engine.close()
 
 
-@pytest.fixture(scope="module")
-def server(nano: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServerPolicy]:
-    log = tmp_path_factory.mktemp("server") / "log"
+@contextmanager
+def serving(nano: Path, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A vLLM server: its process, which leads a session, and its address."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     words = f"--model {nano} --port {port} --host 127.0.0.1 --dtype float32 --enforce-eager --max-model-len 512"
@@ -245,6 +212,7 @@ def server(nano: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vll
             env={**os.environ, **ENVIRONMENT, **allowed, "PYTHONPATH": os.getcwd()},
             stdout=out,
             stderr=out,
+            start_new_session=True,
         )
     try:
         url = f"http://127.0.0.1:{port}"
@@ -255,10 +223,18 @@ def server(nano: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vll
                 break
             except httpx.HTTPError:
                 time.sleep(1.0)
-        yield VllmServerPolicy(nano, url, context=512, dtype="float32")
+        yield process, url
     finally:
         process.terminate()
         process.wait(60)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # of one that was killed, the engine may be there still
+
+
+@pytest.fixture(scope="module")
+def server(nano: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServerPolicy]:
+    with serving(nano, tmp_path_factory.mktemp("server") / "log") as (_, url):
+        yield VllmServerPolicy(nano, url, context=512, dtype="float32")
 
 
 @pytest.fixture(params=["local", "server"])
@@ -434,6 +410,34 @@ def test_an_engine_that_dies_or_is_asked_nonsense_leaves_nobody_waiting(nano: Pa
                     asked.result(60)
     finally:
         policy.engine.close()
+
+
+@vllm
+def test_a_server_that_is_killed_in_mid_call_gives_no_reward_and_ends_the_phase_in_words(
+    nano: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(nano, tmp_path / "log") as (process, url):
+        policy = VllmServerPolicy(nano, url, context=512, dtype="float32", retries=1, wait_s=0.1)
+        sample = policy.engine.sample
+        monkeypatch.setattr(policy.engine, "sample", lambda ask: sample(replace(ask, end=0)))  # replies are long
+
+        def kill() -> None:
+            while not re.search(r"(?m)^vllm:num_requests_running\S* 1\.0$", httpx.get(f"{url}/metrics").text):
+                time.sleep(0.01)
+            process.kill()
+
+        killing = Thread(target=kill, daemon=True)
+        killing.start()
+        boxes, journal = Bubblewrap(), Journal()
+        episode = Episode(Shell(), boxes, SandboxGrader(boxes), retries=1)
+        rollout = episode(policy, TASK, 0, 1)
+        killing.join()
+        assert process.wait() == -signal.SIGKILL
+        assert (rollout.outcome, rollout.reward) == (Outcome.INFRASTRUCTURE_FAILED, None), rollout
+        assert f"{url}/v1/completions gave no answer in 2 tries; the last: " in rollout.error
+        with pytest.raises(InfrastructureError, match=r"trials in a row broke .* gave no answer in 2 tries"):
+            Collect(episode, journal, 2, 0)(policy, (TASK,), 9, "probe/0")
+        assert not journal.kept
 
 
 PARTS = ("q_proj", "v_proj")

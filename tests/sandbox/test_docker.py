@@ -1,13 +1,10 @@
 """Limits, lifecycle, faults and clean-up of boxes that are containers."""
 
 import json
-import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +12,6 @@ from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
-import docker as docker_sdk
 import pytest
 
 from clawloop.protocols import InfrastructureError
@@ -25,7 +21,6 @@ from clawloop.sandbox.docker.docker import Docker
 from clawloop.types import Limits, Workspace
 
 docker = pytest.mark.docker
-SCRIPT = Path(__file__).parents[2] / "scripts" / "docker"
 SHAPE = Shape(512 << 20, 64, 64 << 20, 4096, 32 << 20, 1.0)
 HELD = (
     "memory=536870912 processes=64 quota=100000 period=100000 "
@@ -285,36 +280,11 @@ def test_death_of_the_first_process_is_no_verdict_on_the_agent(boxes):
     assert containers(boxes) == []
 
 
-@pytest.fixture
-def own_engine(boxes):
-    """An engine that a test may kill, with the image: its folder, and what starts it and gives its address."""
-    if os.geteuid() != 0 or shutil.which("dockerd") is None:
-        pytest.skip("only root starts a Docker engine, and only where one is installed")
-    with tempfile.TemporaryDirectory(prefix="clawloop-", dir="/tmp") as folder:  # its sockets allow no long paths
-        home = {**os.environ, "CLAWLOOP_DOCKER": folder}
-
-        def start() -> str:
-            done = subprocess.run([SCRIPT, "engine"], env=home, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr
-            return done.stdout.strip()
-
-        api = docker_sdk.APIClient(start(), timeout=120)
-        for line in api.load_image(boxes.engine.api.get_image(boxes.engine.image)):
-            assert "error" not in line
-        api.close()
-        yield Path(folder), start
-        subprocess.run([SCRIPT, "stop"], env=home, check=True)
-        assert folder not in Path("/proc/self/mounts").read_text()
-        assert subprocess.run(["pgrep", "-f", folder], capture_output=True, check=False).stdout == b""
-
-
 @docker
 def test_death_of_the_engine_is_no_verdict_on_the_agent(own_engine):
-    folder, start_engine = own_engine
-    boxes = Docker(host=start_engine(), warm=1)
-    pid = int((folder / "dockerd.pid").read_text())
+    boxes = Docker(host=own_engine.start(), warm=1)
     with boxes.open(Workspace()) as box:
-        threading.Timer(1.0, os.kill, [pid, signal.SIGKILL]).start()
+        threading.Timer(1.0, own_engine.kill).start()
         start = time.monotonic()
         with pytest.raises(InfrastructureError, match="Docker engine at"):
             sh(box, "sleep 60", timeout_s=60)
@@ -322,7 +292,7 @@ def test_death_of_the_engine_is_no_verdict_on_the_agent(own_engine):
             box.snapshot()
     boxes.close()
     assert time.monotonic() - start < 30
-    again = Docker(host=start_engine(), warm=0)
+    again = Docker(host=own_engine.start(), warm=0)
     assert again.engine.api.containers(all=True) == []
     with again.open(Workspace()) as box:
         assert sh(box, "echo fine").stdout == b"fine\n"

@@ -236,6 +236,7 @@ class VllmPolicy(SampledPolicy):
         lora_rank: the highest rank of a LoRA adapter; 0 for none.
         threads: torch threads of the network; None leaves them as they are.
         tracker: told each update.
+        scratch: where weights lie on their way to the engine; None for the temporary folder.
     """
 
     engine: LocalEngine
@@ -254,7 +255,8 @@ class VllmPolicy(SampledPolicy):
         lora_rank: int = 0,
         threads: int | None = None,
         tracker: Tracker | None = None,
+        scratch: Path | None = None,
     ) -> None:
         check_dtype(dtype)
         engine = LocalEngine(Path(weights), dtype, slots, context, gpu_memory, cpu_cache, lora_rank)
-        super().__init__(engine, weights, version, temperature, context, dtype, tolerance, threads, tracker)
+        super().__init__(engine, weights, version, temperature, context, dtype, tolerance, threads, tracker, scratch)

@@ -107,6 +107,7 @@ class VllmServerPolicy(SampledPolicy):
         wait_s: seconds before the second try; each later pause is twice as long.
         threads: torch threads of the network; None leaves them as they are.
         tracker: told each update.
+        scratch: where weights lie on their way to the engine; None for the temporary folder.
     """
 
     def __init__(
@@ -124,7 +125,8 @@ class VllmServerPolicy(SampledPolicy):
         wait_s: float = 1.0,
         threads: int | None = None,
         tracker: Tracker | None = None,
+        scratch: Path | None = None,
     ) -> None:
         check_dtype(dtype)
         engine = RemoteEngine(Server(url, None, timeout_s, retries, wait_s), model)
-        super().__init__(engine, weights, version, temperature, context, dtype, tolerance, threads, tracker)
+        super().__init__(engine, weights, version, temperature, context, dtype, tolerance, threads, tracker, scratch)

@@ -98,6 +98,7 @@ class SampledPolicy(Network):
         tolerance: nats a token; None for that of the arithmetic.
         threads: torch threads of the network; None leaves them as they are.
         tracker: told each update: event engine/update.
+        scratch: where weights lie on their way to the engine; None for the temporary folder.
     """
 
     def __init__(
@@ -111,9 +112,10 @@ class SampledPolicy(Network):
         tolerance: float | None,
         threads: int | None,
         tracker: Tracker | None,
+        scratch: Path | None = None,
     ) -> None:
         super().__init__(weights, version, temperature, context, threads, device="cpu")
-        self.engine, self._tracker = engine, tracker
+        self.engine, self._tracker, self._scratch = engine, tracker, scratch
         self._dtype = getattr(torch, dtype)
         self._tolerance = TOLERANCE[dtype] if tolerance is None else tolerance
         self._asleep = self._stale = self._adapted = False
@@ -186,7 +188,7 @@ class SampledPolicy(Network):
             self.engine.wake()
             self._asleep = False
         self._stale = False
-        with tempfile.TemporaryDirectory(prefix="clawloop-weights-") as folder:
+        with tempfile.TemporaryDirectory(dir=self._scratch) as folder:
             if attached(self.model):
                 write(self.model, Path(folder))
                 self.adapted(Path(folder), self._version)

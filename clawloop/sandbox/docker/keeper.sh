@@ -15,12 +15,12 @@ first() {  # the first line of the first of these files that is there, without b
     printf -v said '%s' "${line// /\/}"
 }
 
-status() {  # the value of a key in the status of this process
-    local key value
-    said=
-    while read -r key value; do
-        if [ "$key" = "$1:" ]; then said=$value; fi
-    done </proc/self/status
+# The word after $1, at the start of a line of the file $2, which is read in one go: bash's `while read` seeks back after
+# each line, and the kernel then writes the file anew, so that a line is lost where another one has become shorter.
+word() {
+    local IFS= lines
+    mapfile lines <"$2"
+    [[ $'\n'${lines[*]} =~ $'\n'"$1"[[:blank:]]+([^[:space:]]+) ]] && said=${BASH_REMATCH[1]}
 }
 
 root() {  # how the root is mounted: ro or rw
@@ -31,12 +31,10 @@ root() {  # how the root is mounted: ro or rw
 }
 
 oom_kills() {
-    local key value file
+    local file
     said=0
     for file in "$groups"/memory.events "$groups"/memory/memory.oom_control; do
-        [ -r "$file" ] && while read -r key value; do
-            if [ "$key" = oom_kill ]; then said=$value; fi
-        done <"$file"
+        [ -r "$file" ] && word oom_kill "$file"
     done
 }
 
@@ -45,9 +43,9 @@ hello() {
     first "$groups"/pids.max "$groups"/pids/pids.max && printf 'processes=%s ' "$said"
     first "$groups"/cpu.max "$groups"/cpu/cpu.cfs_quota_us "$groups"/cpu,cpuacct/cpu.cfs_quota_us && printf 'quota=%s ' "$said"
     first "$groups"/cpu/cpu.cfs_period_us "$groups"/cpu,cpuacct/cpu.cfs_period_us && printf 'period=%s ' "$said"
-    status CapBnd && printf 'capabilities=%s ' "$said"
-    status NoNewPrivs && printf 'no_new_privileges=%s ' "$said"
-    status Seccomp && printf 'seccomp=%s ' "$said"
+    word CapBnd: /proc/self/status && printf 'capabilities=%s ' "$said"
+    word NoNewPrivs: /proc/self/status && printf 'no_new_privileges=%s ' "$said"
+    word Seccomp: /proc/self/status && printf 'seccomp=%s ' "$said"
     root && printf 'root=%s\n' "$said"
 }
 

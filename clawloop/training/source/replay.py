@@ -1,6 +1,7 @@
 """The admission rollouts, replayed (paper, A.2)."""
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 from clawloop.protocols import Policy, Scheduler
@@ -11,7 +12,7 @@ from clawloop.types import TaskPool
 
 
 class Replay:
-    """Batches of the rollouts that admitted the tasks, in an order of its own each epoch.
+    """Batches of the rollouts that admitted the tasks, group by group, in an order of its own each epoch.
 
     Args:
         scheduler: must be `Fixed`, for what was played was played.
@@ -32,7 +33,8 @@ class Replay:
         """All there is, weighed once."""
         drawn = wanted.draw(practice)
         detail = {"sequences": len(drawn.sequences), "groups": drawn.groups, "dropped": drawn.unanimous}
-        batches = Epochs(wanted.prepare(drawn.sequences, None), wanted.batch_size, wanted.epochs, wanted.seed)
+        sequences = wanted.prepare(drawn.sequences, None)
+        batches = Epochs(sequences, wanted.batch_size, wanted.epochs, wanted.seed, attrgetter("group"))
         return batches, {**detail, "too_long": list(drawn.too_long), "empty": drawn.empty}
 
     def before_step(self, model: Any) -> Mapping[str, float]:
