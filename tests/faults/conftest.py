@@ -6,25 +6,8 @@ from typing import Any
 import pytest
 
 from clawloop.types import Completion, Request, Task
+from tests.agent import agent
 from tests.counting import TASK
-
-PROGRAM = """
-import json, os, subprocess, sys, urllib.request
-tool = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object",
-        "properties": {"command": {"type": "string"}}}}}
-messages = [{"role": "user", "content": sys.argv[1]}]
-while True:
-    body = json.dumps({"model": "m", "messages": messages, "tools": [tool]}).encode()
-    head = {"Authorization": "Bearer " + os.environ["KEY"], "Content-Type": "application/json"}
-    with urllib.request.urlopen(urllib.request.Request(os.environ["URL"], body, head)) as answer:
-        message = json.load(answer)["choices"][0]["message"]
-    messages.append(message)
-    if not message.get("tool_calls"):
-        break
-    for call in message["tool_calls"]:
-        done = subprocess.run(json.loads(call["function"]["arguments"])["command"], shell=True, capture_output=True)
-        messages.append({"role": "tool", "tool_call_id": call["id"], "content": done.stdout.decode()})
-"""
 
 
 @pytest.fixture
@@ -38,9 +21,7 @@ def program() -> dict[str, Any]:
     return {
         "_target_": "clawloop.harness.command.command.Command",
         "name": "own",
-        "command": ["python3", "$home/agent.py", "$instruction"],
-        "environment": {"URL": "$url/v1/chat/completions", "KEY": "$key"},
-        "files": {"agent.py": PROGRAM},
+        **agent(),
         "turns": 5,
         "wall_s": 30.0,
         "reply_tokens": 400,

@@ -184,7 +184,8 @@ def test_a_program_that_uses_more_memory_than_its_box_has_did_that_itself(
 ) -> None:
     crash = "import os, urllib.request as u; h = {'Authorization': 'Bearer ' + os.environ['KEY']}; "
     crash += 'b = b\'{"model": "m", "messages": [{"role": "user", "content": "x"}]}\'; '
-    crash += "u.urlopen(u.Request(os.environ['URL'], b, h)).read(); x = [b'x' * (1 << 24) for _ in range(99)]"
+    crash += "u.urlopen(u.Request(os.environ['URL'] + '/v1/chat/completions', b, h)).read(); "
+    crash += "x = [b'x' * (1 << 24) for _ in range(99)]"
     rollout = play(works(), files={"agent.py": crash}, limits={"memory": 200 << 20, "tmp": 1 << 20})
     assert (rollout.outcome, rollout.reward) == (Outcome.AGENT_FAILED, 0.0), rollout
     assert rollout.trajectory is not None and rollout.trajectory.stop is Stop.CRASHED

@@ -24,26 +24,8 @@ from clawloop.types import (
     Rollout,
     Stop,
 )
+from tests.agent import agent
 from tests.counting import TASK
-
-PROGRAM = """
-import json, os, subprocess, sys, urllib.request
-tool = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object",
-        "properties": {"command": {"type": "string"}}}}}
-messages = [{"role": "user", "content": sys.argv[1]}]
-while True:
-    body = json.dumps({"model": "m", "messages": messages, "tools": [tool]}).encode()
-    head = {"Authorization": "Bearer " + os.environ["KEY"], "Content-Type": "application/json"}
-    with urllib.request.urlopen(urllib.request.Request(os.environ["URL"], body, head)) as answer:
-        message = json.load(answer)["choices"][0]["message"]
-    messages.append(message)
-    if not message.get("tool_calls"):
-        break
-    for call in message["tool_calls"]:
-        command = json.loads(call["function"]["arguments"]).get("command", "echo no command; false")
-        done = subprocess.run(command, shell=True, capture_output=True, text=True)
-        messages.append({"role": "tool", "tool_call_id": call["id"], "content": done.stdout + done.stderr})
-"""
 
 
 def call(command: str) -> str:
@@ -74,20 +56,19 @@ class Says:
 
 
 @contextmanager
-def stage(program: list[str], **settings: Any) -> Iterator[Episode]:
+def stage(**settings: Any) -> Iterator[Episode]:
     with ExitStack() as stack:
         home = Path(stack.enter_context(TemporaryDirectory(dir="/var/tmp")))
         home.chmod(0o755)
         gateway = stack.enter_context(Gateway(Hermes(), host=None, unix=home / "socket"))
-        environment = {"URL": "$url/v1/chat/completions", "KEY": "$key"}
-        given = {"turns": 5, "wall_s": 20.0, "reply_tokens": 400} | settings
-        harness = Command(gateway, "own", program, environment, {"agent.py": PROGRAM.replace("$", "$$")}, **given)
+        given = {**agent(), "turns": 5, "wall_s": 20.0, "reply_tokens": 400, **settings}
+        harness = Command(gateway, "own", **given)
         boxes = Bubblewrap(mounts={GATEWAY: str(home)})
         yield Episode(harness, boxes, SandboxGrader(boxes), retries=0)
 
 
-def play(policy: Says, program: list[str] | None = None, **settings: Any) -> Rollout:
-    with stage(program or ["python3", "$home/agent.py", "$instruction"], **settings) as episode:
+def play(policy: Says, **settings: Any) -> Rollout:
+    with stage(**settings) as episode:
         return episode(policy, TASK, 0, 1)
 
 
@@ -135,23 +116,23 @@ def test_malformed_calls_are_the_agent_s_own_failure() -> None:
 
 
 def test_a_program_that_fails_after_an_answer_has_crashed() -> None:
-    script = "python3 $home/agent.py x; mkdir -p $home/log; echo the last words > $home/log/a; exit 7"
-    rollout = play(Says("done"), ["/bin/sh", "-c", script], log="log/*")
+    script = "python3 $home/agent.py chat x; mkdir -p $home/log; echo the last words > $home/log/a; exit 7"
+    rollout = play(Says("done"), command=["/bin/sh", "-c", script], log="log/*")
     assert (rollout.outcome, rollout.reward, stop(rollout)) == (Outcome.AGENT_FAILED, 0.0, Stop.CRASHED)
     assert rollout.trajectory is not None
     assert rollout.trajectory.turns[-1].observation == "exit 7\nthe last words\n"
-    assert stop(play(Says("done"), ["/bin/sh", "-c", script], stops={7: "turns"})) is Stop.TURNS
+    assert stop(play(Says("done"), command=["/bin/sh", "-c", script], stops={7: "turns"})) is Stop.TURNS
 
 
 @pytest.mark.parametrize("program", [["no-such-program"], ["true"], ["false"]])
 def test_a_program_that_asks_nothing_says_nothing_of_the_agent(program: list[str]) -> None:
-    rollout = play(Says("done"), program)
+    rollout = play(Says("done"), command=program)
     assert (rollout.outcome, rollout.reward) == (Outcome.INFRASTRUCTURE_FAILED, None)
 
 
 def test_nothing_is_left_running() -> None:
-    script = "setsid sleep 98765 & python3 $home/agent.py x"
-    play(Says("done"), ["/bin/sh", "-c", script])
+    script = "setsid sleep 98765 & python3 $home/agent.py chat x"
+    play(Says("done"), command=["/bin/sh", "-c", script])
     commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     assert not any(b"98765" in command for command in commands)
 

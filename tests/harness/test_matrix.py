@@ -36,11 +36,11 @@ from clawloop.types import (
     Rollout,
     Stop,
 )
+from tests.agent import PROGRAM, agent
 from tests.counting import TASK as COUNT
 
 TOP = Path(__file__).parents[2]
 INSTALL = TOP / "scripts" / "install_clis.sh"
-AGENT = Path(__file__).parent / "agent.py.txt"
 PINS = dict(re.findall(r"^    (\w+):\S+@([\d.]+)$", INSTALL.read_text(), re.M))
 PINS |= {"mini_swe": re.findall(r"mini-swe-agent==([\d.]+)", INSTALL.read_text())[0]}
 SANDBOXES = options("sandbox")
@@ -238,11 +238,7 @@ def stage(request: pytest.FixtureRequest, sandbox: Any, record_property: Any) ->
         request.getfixturevalue("clis")
     settings = chosen(harness, *SPOKEN.get(harness, {}).get(protocol, []))
     if harness == "command":
-        settings = settings | {
-            "command": ["python3", "$home/agent.py", protocol, "$instruction"],
-            "files": {"agent.py": AGENT.read_text().replace("$", "$$")},
-            "environment": {"URL": "$url", "KEY": "$key"},
-        }
+        settings = settings | agent(protocol)
     test = request.node.originalname
     record_property("cell", (*request.param, test, PINS.get(harness, __version__)))
     yield Stage(harness, protocol, settings, *sandbox(box))
@@ -331,7 +327,7 @@ def test_any_command_is_a_harness_by_the_yaml_of_the_documentation(
     with TemporaryDirectory(dir="/var/tmp") as folder:  # boxes see what everyone may read
         Path(folder).chmod(0o755)
         agent = Path(folder) / "my-agent"
-        agent.write_text("#!/usr/bin/env python3\n" + AGENT.read_text())
+        agent.write_text("#!/usr/bin/env python3\n" + PROGRAM)
         agent.chmod(0o755)
         (tmp_path / "harness").mkdir()
         (tmp_path / "harness" / "mine.yaml").write_text(dedent(written).replace("/srv/mine", folder))
