@@ -110,7 +110,8 @@ class Grpo:
             return self._known(target, sequences, k, entered)
 
         seed = f"{self._seed}/{k}/{self.name}"
-        wanted = Wanted(draw, prepare, self._batch_size, self._epochs, seed, entered=bool(self._choices.beta))
+        entered = bool(self._choices.beta) and self._reference.weights(k) is None
+        wanted = Wanted(draw, prepare, self._batch_size, self._epochs, seed, entered)
         batches, detail = self._source.open(policy, practice, k, wanted)
         if self._tracker is not None:
             self._tracker.event("grpo/data", {"k": k, **detail})

@@ -15,10 +15,10 @@ from clawloop.training.advantage import GroupRelative, LeaveOneOut
 from clawloop.training.correction import Truncated
 from clawloop.training.grpo import Grpo
 from clawloop.training.ratio import SequenceLevel
-from clawloop.training.reference import Iteration
+from clawloop.training.reference import Iteration, Stage
 from clawloop.training.schedule import Constant, Cosine
 from clawloop.training.scheduler.fixed import Fixed
-from clawloop.training.sequences import Sequence, groups, successes
+from clawloop.training.sequences import Sequence, Wanted, groups, successes
 from clawloop.training.sft import Sft
 from clawloop.training.source.replay import Replay
 from clawloop.types import (
@@ -442,3 +442,24 @@ def test_training_leaves_nothing_behind(policy: Any, tmp_path: Path, monkeypatch
     assert not list(tmp_path.iterdir())
     assert capfd.readouterr() == ("", "")
     assert not policy.model.training
+
+
+class Asked(Replay):
+    """Notes whether the weights that enter the stage are to be kept."""
+
+    entered = False
+
+    def open(self, policy: Any, practice: TaskPool, k: int, wanted: Wanted) -> Any:
+        self.entered = wanted.entered
+        return super().open(policy, practice, k, wanted)
+
+
+@pytest.mark.parametrize(("beta", "own", "kept"), [(0.04, False, True), (0.04, True, False), (0.0, False, False)])
+def test_weights_are_kept_for_the_reference_only_where_it_is_what_entered(
+    policy: Any, tmp_path: Path, beta: float, own: bool, kept: bool
+) -> None:
+    source = Asked(Fixed())
+    reference = Iteration(lambda k: tmp_path) if own else Stage()
+    fixed = {"lr": 0.0, "epochs": 1, "batch_size": 4, "warmup": 0.0, "weight_decay": 0.0}
+    Grpo(source, **fixed | OBJECTIVE | {"beta": beta, "reference": reference})(policy, TaskPool(()), 1)
+    assert source.entered is kept

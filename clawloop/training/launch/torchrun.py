@@ -86,7 +86,8 @@ class Torchrun:
         policy.save(folder / "weights")
         (folder / "pool.json").write_bytes(encode(practice))
         known = {"k": k, "temperature": target.temperature, "reached": self._reached(stage)}
-        content = {**spec, **known, "theta": self._reference.weights(k)}
+        theta = self._reference.weights(k) if spec["stage"].get("beta") else None
+        content = {**spec, **known, "theta": theta}
         (folder / "spec.json").write_text(json.dumps(content, default=str), encoding="utf-8")
         target.model.to("cpu")
         gc.collect()
