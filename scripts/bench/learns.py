@@ -16,9 +16,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from clawloop.build.part import agent, part
+from clawloop.build.part import agent, part, parts
 from clawloop.build.players import arena
 from clawloop.config.composed import chosen
+from clawloop.config.spine import OBJECTIVE
 from clawloop.evaluation.statistics import difference, pass_rate
 from clawloop.protocols import Policy
 from clawloop.rollout.collect import Collect
@@ -93,7 +94,9 @@ class Bench:
                 {**fresh, "rounds": 4, "staleness": 8}, scheduler=Fixed(), roll_out=roll_out, trajectories=size,
                 harness_of=lambda id: self.harness.name, seed=self.seed,
             )  # fmt: skip
-        stage = part(settings, source=source, seed=self.seed, tracker=self.ledger, reached=self.ledger.reached)
+        objective = parts({name: self.config[name] for name in OBJECTIVE})
+        known = {"seed": self.seed, "tracker": self.ledger, "reached": self.ledger.reached}
+        stage = part(settings, source=source, **objective, **known)
         return stage(policy, self.practice, 1)
 
 
