@@ -13,31 +13,17 @@ from clawloop.training.advantage import GroupRelative
 from clawloop.training.reference import Weights, standing_in
 from clawloop.training.scheduler.fixed import Fixed
 from clawloop.training.sequences import Drawn, Sequence, Wanted, groups
-from clawloop.types import (
-    Card,
-    Contract,
-    Outcome,
-    Rollout,
-    RolloutGroup,
-    Stop,
-    Task,
-    TaskPool,
-    TokenTrace,
-    Trajectory,
-    Verifier,
-    Workspace,
-)  # fmt: skip
+from clawloop.types import RolloutGroup, Task, TaskPool, TokenTrace
+from tests.bare import bare, trial
 
-CARD = Card("capability", "audit", "analysis", "apiary", 0, "json", 0, "l")
-TASKS = tuple(Task(f"t{i}", "", Workspace(), Verifier("", ""), Contract((), ()), CARD) for i in range(6))
+TASKS = tuple(bare(f"t{i}") for i in range(6))
 
 
 def group(task: Task, word: int = 7) -> RolloutGroup:
     made = []
     for j in range(4):
         trace = TokenTrace((1, 2, word, j), (0, 0, 1, 1), (0.0, 0.0, -1.0, -2.0))
-        trajectory = Trajectory(task.id, "shell", "theta_0", (), (trace,), Stop.SUBMITTED, 0.0)
-        made.append(Rollout(task.id, j, Outcome.SCORED, float(j % 2), trajectory, None))
+        made.append(trial(task.id, j, float(j % 2), trace))
     return RolloutGroup(task, tuple(made))
 
 

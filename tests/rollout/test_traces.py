@@ -11,21 +11,8 @@ import pytest
 from clawloop.protocols import InfrastructureError
 from clawloop.rollout.audit import Seen, check, faithful, fresh, packed, tally
 from clawloop.rollout.tokens import TraceBuilder
-from clawloop.types import (
-    Audit,
-    Card,
-    Completion,
-    Contract,
-    Outcome,
-    Rollout,
-    RolloutGroup,
-    Stop,
-    Task,
-    TokenTrace,
-    Trajectory,
-    Verifier,
-    Workspace,
-)
+from clawloop.types import Audit, Completion, Outcome, Rollout, RolloutGroup, TokenTrace
+from tests.bare import bare, trial
 
 SYSTEM, ASK, END = (1, 2, 3), (4, 5), 9
 
@@ -241,8 +228,9 @@ def test_the_audit_finds_what_is_trained_out_of_context() -> None:
 
 def rollout(index: int, audit: Audit, sequences: int = 1) -> Rollout:
     traces = (TokenTrace((1, 2), (0, 1), None),) * sequences
-    trajectory = Trajectory("t", "shell", "theta_0", (), traces, Stop.SUBMITTED, 1.0, audit)
-    return Rollout("t", index, Outcome.SCORED, 1.0, trajectory, None)
+    played = trial("t", index, 1.0, *traces)
+    assert played.trajectory is not None
+    return replace(played, trajectory=replace(played.trajectory, audit=audit))
 
 
 def test_audits_are_taken_together_by_tokens() -> None:
@@ -258,9 +246,7 @@ def test_audits_are_taken_together_by_tokens() -> None:
 
 
 def test_below_the_floor_the_worst_trial_is_named_and_nothing_is_trained() -> None:
-    card = Card("capability", "audit", "analysis", "bees", 0, "json", 1, "t")
-    task = Task("t", "do", Workspace(), Verifier("", ""), Contract((), ()), card)
-    trials = RolloutGroup(task, (rollout(0, Audit(10, 10)), rollout(1, Audit(30, 28, 2))))
+    trials = RolloutGroup(bare("t"), (rollout(0, Audit(10, 10)), rollout(1, Audit(30, 28, 2))))
     with pytest.raises(
         InfrastructureError, match=r"k1/admission: 4 of 40 sampled .* trained_floor=1 .*; t#1 lost 4 of 30\."
     ):

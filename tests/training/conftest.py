@@ -10,20 +10,8 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from clawloop.policy.hf import HfPolicy
-from clawloop.types import (
-    Card,
-    Contract,
-    Outcome,
-    Rollout,
-    RolloutGroup,
-    Stop,
-    Task,
-    TaskPool,
-    TokenTrace,
-    Trajectory,
-    Verifier,
-    Workspace,
-)
+from clawloop.types import RolloutGroup, TaskPool, TokenTrace
+from tests.bare import bare, trial
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -106,15 +94,12 @@ def practice() -> TaskPool:
     noise = random.Random(0)
     groups = []
     for name in "abcd":
-        card = Card("capability", "audit", "analysis", "apiary", 0, "json", 0, name)
         rollouts = []
         for j in range(8):
             ids = tuple(noise.randrange(10, 60) for _ in range(noise.randrange(6, 12)))
             trace = TokenTrace(ids, (0,) * 4 + (1,) * (len(ids) - 4), (-3.0,) * len(ids))
-            trajectory = Trajectory(name, "shell", "theta_0", (), (trace,), Stop.SUBMITTED, 0.0)
-            rollouts.append(Rollout(name, j, Outcome.SCORED, float(j < 3), trajectory, None))
-        task = Task(name, "", Workspace(), Verifier("", ""), Contract((), ()), card)
-        groups.append(RolloutGroup(task, tuple(rollouts)))
+            rollouts.append(trial(name, j, float(j < 3), trace))
+        groups.append(RolloutGroup(bare(name), tuple(rollouts)))
     return TaskPool(tuple(groups))
 
 

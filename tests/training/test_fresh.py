@@ -17,32 +17,15 @@ from clawloop.training.sequences import Sequence, learnability
 from clawloop.training.source.fresh import Fresh
 from clawloop.training.source.replay import Replay
 from clawloop.training.source.supply import Supplied, Supply
-from clawloop.types import (
-    Card,
-    Contract,
-    Outcome,
-    Rollout,
-    RolloutGroup,
-    Stop,
-    Task,
-    TaskPool,
-    TokenTrace,
-    Trajectory,
-    Verifier,
-    Workspace,
-)  # fmt: skip
+from clawloop.types import Outcome, Rollout, RolloutGroup, Stop, Task, TaskPool, TokenTrace, Trajectory
+from tests.bare import bare
 from tests.training.objective import OBJECTIVE
 
 NAMES = ("shell", "xml", "react")
 GOOD, BAD = 11, 12
 
 
-def task(name: str) -> Task:
-    card = Card("capability", "audit", "analysis", "apiary", 0, "json", 0, name)
-    return Task(name, "", Workspace(), Verifier("", ""), Contract((), ()), card)
-
-
-TASKS = tuple(task(f"t{i}") for i in range(10))
+TASKS = tuple(bare(f"t{i}") for i in range(10))
 
 
 def group(one: Task, rewards: tuple[float | None, ...]) -> RolloutGroup:

@@ -21,20 +21,8 @@ from clawloop.training.scheduler.fixed import Fixed
 from clawloop.training.sequences import Sequence, Wanted, groups, successes
 from clawloop.training.sft import Sft
 from clawloop.training.source.replay import Replay
-from clawloop.types import (
-    Card,
-    Contract,
-    Outcome,
-    Rollout,
-    RolloutGroup,
-    Stop,
-    Task,
-    TaskPool,
-    TokenTrace,
-    Trajectory,
-    Verifier,
-    Workspace,
-)
+from clawloop.types import Rollout, RolloutGroup, TaskPool, TokenTrace
+from tests.bare import bare, trial
 from tests.training.objective import OBJECTIVE
 
 PROMPT = (5, 6, 7, 8)
@@ -46,14 +34,11 @@ def rollout(
 ) -> Rollout:
     mask = tuple(int(t >= prompt) for t in range(len(ids)))
     trace = TokenTrace(tuple(ids), mask, tuple(logprobs) or (-1.0,) * len(ids))
-    trajectory = Trajectory(name, "shell", "theta_0", (), (trace,), Stop.SUBMITTED, 0.0)
-    outcome = Outcome.INFRASTRUCTURE_FAILED if reward is None else Outcome.SCORED
-    return Rollout(name, index, outcome, reward, trajectory, None)
+    return trial(name, index, reward, trace)
 
 
 def group(name: str, rollouts: Many[Rollout]) -> RolloutGroup:
-    card = Card("capability", "audit", "analysis", "apiary", 0, "json", 0, name)
-    return RolloutGroup(Task(name, "", Workspace(), Verifier("", ""), Contract((), ()), card), tuple(rollouts))
+    return RolloutGroup(bare(name), tuple(rollouts))
 
 
 def sampled(policy: Any, tasks: int = 4) -> TaskPool:
@@ -102,11 +87,6 @@ def test_sft_draws_the_rewarded_and_names_what_it_leaves_out() -> None:
     assert [one.ids for one in whole.sequences] == [(*PROMPT, GOOD, 1), long]
 
 
-def branched(name: str, index: int, reward: float, *traces: TokenTrace) -> Rollout:
-    trajectory = Trajectory(name, "shell", "theta_0", (), traces, Stop.SUBMITTED, 0.0)
-    return Rollout(name, index, Outcome.SCORED, reward, trajectory, None)
-
-
 def test_an_episode_of_several_sequences_is_drawn_whole_or_not_at_all() -> None:
     one, other = (
         TokenTrace((*PROMPT, GOOD), (0, 0, 0, 0, 1), (-1.0,) * 5),
@@ -114,7 +94,7 @@ def test_an_episode_of_several_sequences_is_drawn_whole_or_not_at_all() -> None:
     )
     long = TokenTrace((*PROMPT, *range(30)), (0,) * 4 + (1,) * 30, (-1.0,) * 34)
     prompt = TokenTrace(PROMPT, (0,) * 4, (0.0,) * 4)
-    rollouts = branched("a", 0, 1.0, one, other), branched("a", 1, 1.0, other, long), branched("a", 2, 1.0, prompt)
+    rollouts = trial("a", 0, 1.0, one, other), trial("a", 1, 1.0, other, long), trial("a", 2, 1.0, prompt)
     failed = rollout("a", 3, 0.0, (*PROMPT, BAD))
     pool = TaskPool((group("a", [*rollouts, failed]),))
     drawn = successes(pool, max_tokens=10)
@@ -123,7 +103,7 @@ def test_an_episode_of_several_sequences_is_drawn_whole_or_not_at_all() -> None:
     drawn = groups(pool, 10, GroupRelative(0.0))
     assert [s.name for s in drawn.sequences] == ["a#0.0", "a#0.1", "a#3"]
     assert [s.advantage for s in drawn.sequences] == pytest.approx([3**-0.5] * 2 + [-(3**0.5)])
-    blind = branched("a", 0, 1.0, one, replace(other, logprobs=None))
+    blind = trial("a", 0, 1.0, one, replace(other, logprobs=None))
     with pytest.raises(ValueError, match=r"log-probabilities of 1 rollouts \(a#0, "):
         groups(TaskPool((group("a", [blind, failed]),)), 10, GroupRelative(0.0))
 
@@ -144,9 +124,9 @@ def test_an_episode_weighs_the_same_in_one_sequence_and_in_several(
                 mask = tuple(int(any(a <= t < b for a, b in spans)) for t in range(spans[-1][1]))
                 return TokenTrace(ids[: len(mask)], mask, logprobs[: len(mask)])
 
-            joined.append(branched(f"t{i}", j, float(j < 3), part(*masks)))
+            joined.append(trial(f"t{i}", j, float(j < 3), part(*masks)))
             whole = [part(*masks)] if j % 2 else [part(span) for span in masks]
-            apart.append(branched(f"t{i}", j, float(j < 3), *whole))
+            apart.append(trial(f"t{i}", j, float(j < 3), *whole))
         for pool, rollouts in zip(pools, (joined, apart), strict=True):
             pool.append(group(f"t{i}", rollouts))
     for one, pool in zip((policy, another), pools, strict=True):
