@@ -30,7 +30,7 @@ def stages(
         ConfigError: the reference is another network than the one that an adapter lies on.
     """
     chosen = {name: config[name] for name in OBJECTIVE}
-    handed |= {name: part(one, theta=theta) for name, one in chosen.items()}
+    handed |= parts(chosen, theta=theta)
     if not hasattr(policy, "model"):
         return {}
     seed = int(config["seed"])

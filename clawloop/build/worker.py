@@ -1,17 +1,16 @@
-"""One process of a stage: `torchrun ... -m clawloop.training.launch.worker FOLDER` (see torchrun.py)."""
+"""One process of a stage: `torchrun ... -m clawloop.build.worker FOLDER` (see `training.launch.torchrun`)."""
 
-import inspect
 import json
 import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any, TextIO
 
 import torch
 from torch import distributed
 
+from clawloop.build.part import part, parts
 from clawloop.policy.adapter import attached, merge
 from clawloop.policy.network import Network
 from clawloop.store.ledger import decode
@@ -73,8 +72,8 @@ def main(folder: Path) -> None:
 def _train(folder: Path, device: str, teller: Teller | None) -> None:
     spec = json.loads((folder / "spec.json").read_text("utf-8"))
     k, setup, seed = int(spec["k"]), spec["setup"], int(spec["seed"])
-    objective = {name: _part(chosen, theta=lambda k: Path(spec["theta"])) for name, chosen in spec["objective"].items()}
-    stage = _part(
+    objective = parts(spec["objective"], theta=lambda k: Path(spec["theta"]))
+    stage = part(
         spec["stage"],
         **objective,
         source=Replay(Fixed()),
@@ -83,7 +82,7 @@ def _train(folder: Path, device: str, teller: Teller | None) -> None:
         reached=lambda axis: spec["reached"],
         setup=Setup(setup["gradient_checkpointing"], setup["save_every"], folder.parent),
     )
-    adapter = _part(spec["adapter"], seed=seed)
+    adapter = part(spec["adapter"], seed=seed)
     network = _network(folder, spec, device)
     adapter.attach(network.model, folder.name)
     ranks.shard(network.model)
@@ -102,14 +101,6 @@ def _train(folder: Path, device: str, teller: Teller | None) -> None:
 
 def _network(folder: Path, spec: Mapping[str, Any], device: str) -> Network:
     return Network(folder / "weights", "theta", spec["temperature"], 1 << 30, None, device)
-
-
-def _part(config: Mapping[str, Any], **handed: Any) -> Any:
-    """A part from its yaml and what it is handed, such as `build` makes them."""
-    kind = resolve_name(":".join(str(config["_target_"]).rsplit(".", 1)))
-    arguments = {name: value for name, value in config.items() if name != "_target_"}
-    wanted = inspect.signature(kind).parameters
-    return kind(**arguments | {name: value for name, value in handed.items() if name in wanted})
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """The group `correction`: what "old" is in the ratio pi_theta / pi_old, and what the difference to the sampler weighs.
 
 Three policies meet in a step. The behaviour sampled the rollouts; its log-probabilities are the engine's, from the
-ledger. Theta_old is the policy that enters the stage, or with fresh rollouts
-the step, by the trainer's own forward pass. Theta is trained. Behaviour
-and theta_old differ by the engine's arithmetic, and for replayed rollouts by all training since, such as SFT.
+ledger. Theta_old is the policy that enters the stage, or with fresh rollouts the step, by the trainer's own forward
+pass. Theta is trained. Behaviour and theta_old differ by the engine's arithmetic, and for replayed rollouts by all
+training since, such as SFT.
 
 Shapes: A trained tokens.
 """

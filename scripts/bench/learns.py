@@ -16,17 +16,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from clawloop.build.part import agent, part, parts
+from clawloop.build.part import agent, part
 from clawloop.build.players import arena
+from clawloop.build.stages import stages
 from clawloop.config.composed import chosen
-from clawloop.config.spine import OBJECTIVE
 from clawloop.evaluation.statistics import difference, pass_rate
 from clawloop.protocols import Policy
 from clawloop.rollout.collect import Collect
 from clawloop.rollout.episode import Episode
 from clawloop.rollout.grade import SandboxGrader
 from clawloop.store import weights
-from clawloop.store.layout import cache
+from clawloop.store.layout import Layout, cache
 from clawloop.store.ledger import Ledger
 from clawloop.synthesis.author.library.library import Library
 from clawloop.synthesis.difficulty.none import NoGrowth
@@ -94,10 +94,10 @@ class Bench:
                 {**fresh, "rounds": 4, "staleness": 8}, scheduler=Fixed(), roll_out=roll_out, trajectories=size,
                 harness_of=lambda id: self.harness.name, seed=self.seed,
             )  # fmt: skip
-        objective = parts({name: self.config[name] for name in OBJECTIVE})
-        known = {"seed": self.seed, "tracker": self.ledger, "reached": self.ledger.reached}
-        stage = part(settings, source=source, **objective, **known)
-        return stage(policy, self.practice, 1)
+        config = {**self.config, "trainer": {"grpo": settings}}
+        handed = {"source": source, "tracker": self.ledger, "reached": self.ledger.reached}
+        made = stages(config, Layout(self.start.parent), policy=policy, theta=lambda k: self.start, **handed)
+        return made["grpo"](policy, self.practice, 1)
 
 
 def main() -> None:

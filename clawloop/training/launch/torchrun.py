@@ -118,7 +118,7 @@ class Torchrun:
         """The processes; none is left when the block is."""
         words = [sys.executable, "-m", "clawloop.training.launch.agent", f"--nproc-per-node={self._devices}"]
         rendezvous = [] if any("nnodes" in option for option in self._options) else ["--standalone"]
-        words += [*rendezvous, *self._options, "-m", "clawloop.training.launch.worker", str(folder)]
+        words += [*rendezvous, *self._options, "-m", "clawloop.build.worker", str(folder)]
         threads = max(1, torch.get_num_threads() // self._devices)
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
         if not self._prefix:
