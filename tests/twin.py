@@ -5,7 +5,8 @@ from pathlib import Path
 from safetensors.torch import load_file
 
 from clawloop.policy.network import Network
-from clawloop.policy.vllm.sampler import Ask, Sampled, token_logprobs
+from clawloop.policy.vllm.engine import Ask, Sampled
+from clawloop.policy.vllm.sampler import token_logprobs
 
 
 class Twin:
@@ -15,6 +16,10 @@ class Twin:
         self.network = Network(weights, "twin", 1.0, 512, None, device="cpu")
         self.keeps, self._version = keeps, version
         self.heard: list[str] = []
+        self.doubts = 0
+
+    def interruptions(self) -> int:
+        return self.doubts
 
     def version(self) -> str:
         return self._version

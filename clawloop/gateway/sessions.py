@@ -1,10 +1,10 @@
 """One episode at the gateway: its key, its budget, and everything that was asked and answered."""
 
+import _thread
 import asyncio
 import hashlib
 import secrets
 import sys
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -95,7 +95,7 @@ class Session:
             if not self._waiting:
                 self._idle.set()
 
-        threading.Thread(target=_work, args=(self._policy, request, loop, arrived), name="call", daemon=True).start()
+        _thread.start_new_thread(_work, (self._policy, request, loop, arrived))  # one that is not waited for
         return future
 
     async def count(self, ask: Ask) -> int:

@@ -1,12 +1,12 @@
 """A LoRA adapter on a transformers network: laid over its linear layers in place, written down, merged into them."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 _PREFIX = "base_model.model."  # what peft writes before the names of a network's tensors
 
@@ -47,9 +47,7 @@ def attach(model: Any, rank: int, alpha: float, targets: str | Sequence[str], se
 
 def merge(model: Any) -> dict[str, bytes]:
     """Add the adapter to the weights in place, take it off, and return its files as peft writes them."""
-    with TemporaryDirectory(prefix="clawloop-adapter-") as folder:
-        write(model, Path(folder))
-        kept = files(Path(folder))
+    kept = written(model)
     layers = {name: module for name, module in model.named_modules() if hasattr(module, "get_delta_weight")}
     with torch.no_grad():
         for name, layer in layers.items():
@@ -61,15 +59,21 @@ def merge(model: Any) -> dict[str, bytes]:
     return kept
 
 
-def write(model: Any, folder: Path) -> None:
-    """Write the adapter alone, as peft does."""
+def bare(model: Any) -> dict[str, torch.Tensor]:
+    """The weights of a network by their names without an adapter, and without what it adds."""
+    state = model.state_dict()
+    return {name.replace(".base_layer.", "."): tensor for name, tensor in state.items() if ".lora_" not in name}
+
+
+def written(model: Any) -> dict[str, bytes]:
+    """The adapter alone, as the files that peft writes."""
     from peft import get_peft_model_state_dict
 
     (config,) = model.peft_config.values()
     state = get_peft_model_state_dict(model)
-    config.save_pretrained(folder)
     tensors = {_PREFIX + name: tensor.detach().to("cpu").contiguous() for name, tensor in state.items()}
-    save_file(tensors, folder / "adapter_model.safetensors")
+    settings = json.dumps(config.to_dict(), indent=2, sort_keys=True, default=sorted)  # it has sets of names
+    return {"adapter_config.json": settings.encode(), "adapter_model.safetensors": save(tensors)}
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -1,5 +1,6 @@
 """Calls of a server that speaks JSON over HTTP: what is tried again, and what an error means."""
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ from clawloop.protocols import InfrastructureError, RequestError
 
 _AGAIN = (408, 429, 500, 502, 503, 504)
 _LONGEST_S = 30.0
+_SILENCE_S = 2.0  # no engine is started in less
 
 
 class Server:
@@ -33,6 +35,9 @@ class Server:
             timeout=httpx.Timeout(timeout_s, pool=None),
             limits=httpx.Limits(max_connections=None),
         )
+        self._lock = threading.Lock()
+        self._waiting = self._interruptions = 0
+        self._heard = time.monotonic()
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """The JSON of an answer.
@@ -52,6 +57,29 @@ class Server:
         """
         self._try(method, path, body, query, lambda answer: None)
 
+    def interruptions(self) -> int:
+        """How often a try was not answered, or nobody asked anything for so long that it may be another server now."""
+        with self._lock:
+            now = time.monotonic()
+            if not self._waiting and now - self._heard > _SILENCE_S:
+                self._interruptions += 1
+                self._heard = now
+            return self._interruptions
+
+    def _ask(self, method: str, url: str, body: dict[str, Any] | None, query: dict[str, Any]) -> httpx.Response:
+        with self._lock:
+            self._waiting += 1
+        answered = False
+        try:
+            answer = self._client.request(method, url, json=body, params=query)
+            answered = answer.status_code < 500
+            return answer
+        finally:
+            with self._lock:
+                self._waiting -= 1
+                self._heard = time.monotonic()
+                self._interruptions += not answered
+
     def _try(
         self,
         method: str,
@@ -63,7 +91,7 @@ class Server:
         for tries in range(self._retries + 1):
             pause_s = min(self._wait_s * 2**tries, _LONGEST_S)
             try:
-                answer = self._client.request(method, self.url + path, json=body, params=query)
+                answer = self._ask(method, self.url + path, body, query)
             except httpx.TimeoutException:
                 said = "no answer in time"
             except httpx.HTTPError as error:

@@ -3,15 +3,18 @@
 nano at laptop scale after its cold start, harness shell_brief, three seeds. Of 64 generated tasks at levels 0 and 1 those with
 1 to 5 passes of 8 are the practice tasks; their trials feed `replay`. Either source then has 30 optimizer steps with the
 settings of experiment/main. Before and after, each practice task has 4 further trials, which nothing trains on: the 8
-that chose the tasks would flatter the start. Intervals are 95%, paired by task. Goal: both gains above 0 on each seed.
+that chose the tasks would flatter the start. Intervals are 95%, paired by task. Seeds are run at the same time, each
+in a process and on one thread of its own. Goal: both gains above 0 on each seed.
 
     python scripts/bench/learns.py [STEPS [TASKS [SEEDS]]]
 """
 
 import json
 import math
+import multiprocessing
 import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -38,18 +41,26 @@ from clawloop.training.scheduler.fixed import Fixed
 from clawloop.types import DiagnosisReport, RolloutGroup, Task
 
 EACH = 4
+SOURCES = ("replay", "fresh")
+TURN: Any = None  # whose turn it is to make the cold start, which all seeds share
+
+
+def _takes_turns(lock: Any) -> None:
+    global TURN
+    TURN = lock
 
 
 class Bench:
     """One seed: a policy after its cold start, its tasks, and what plays them."""
 
     def __init__(self, seed: int, count: int, folder: Path, closing: ExitStack) -> None:
-        self.config = chosen(("+experiment=main", "trainer=[grpo]", "routine=[capability]", f"seed={seed}"))[0]
+        words = ("+experiment=main", "trainer=[grpo]", "routine=[capability]", "policy.threads=1", f"seed={seed}")
+        self.config = chosen(words)[0]
         config, self.seed = self.config, seed
         boxes = part(config["sandbox"])
         self.harness, own = arena(config["harness"]["shell_brief"], config["sandbox"], boxes, closing)
         episode = Episode(self.harness, own, SandboxGrader(boxes))
-        self.ledger = Ledger(folder / f"{seed}.sqlite")
+        self.ledger = Ledger(folder / "ledger.sqlite")
         self.collect = Collect(episode, self.ledger, int(config["workers"]), seed)
 
         def synthesis(count: int, level: int, seed: int) -> Synthesize:
@@ -62,8 +73,9 @@ class Bench:
         start = ColdStart(
             config["cold_start"], teach, episode, lambda id: self.harness, Fanout([]), cache(), self.source, depends
         )
-        self.policy = start(self.policy)
-        self.start = folder / f"theta_0-{seed}"
+        with TURN:
+            self.policy = start(self.policy)
+        self.start = folder / "theta_0"
         self.policy.save(self.start)
         made = [synthesis(count // 2, level, 1_000 * seed + level) for level in (0, 1)]
         empty = DiagnosisReport.empty()
@@ -100,25 +112,38 @@ class Bench:
         return made["grpo"](policy, self.practice, 1)
 
 
+def run(seed: int, steps: int, count: int, folder: str) -> dict[str, list[float]]:
+    """The gain and its interval for each source, a row printed for each."""
+    gains = {}
+    with ExitStack() as closing:
+        own = Path(folder) / str(seed)
+        own.mkdir()
+        bench = Bench(seed, count, own, closing)
+        before = bench.tried(bench.policy, "k1/before")
+        for name in SOURCES:
+            after = bench.tried(bench.trained(name, steps), f"k1/after-{name}")
+            gain = difference(after, before)
+            gains[name] = [gain.mean, gain.low, gain.high]
+            rates = [pass_rate(groups).mean for groups in (before, after)]
+            print(
+                f"seed {seed} {name:6} {len(before)} tasks: {rates[0]:.3f} to {rates[1]:.3f},"
+                f" {gain.mean:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]",
+                flush=True,
+            )
+    return gains
+
+
 def main() -> None:
-    """Print a row a seed and source, and the JSON line."""
+    """Run the seeds and print the JSON line."""
     steps, count, seeds = (int(word) for word in [*sys.argv[1:], *("30", "64", "3")[len(sys.argv) - 1 :]])
-    gains: dict[str, list[list[float]]] = {"replay": [], "fresh": []}
-    with ExitStack() as closing, tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        for seed in range(seeds):
-            bench = Bench(seed, count, Path(folder), closing)
-            before = bench.tried(bench.policy, "k1/before")
-            for name, found in gains.items():
-                after = bench.tried(bench.trained(name, steps), f"k1/after-{name}")
-                gain = difference(after, before)
-                found.append([gain.mean, gain.low, gain.high])
-                rates = [pass_rate(groups).mean for groups in (before, after)]
-                print(
-                    f"seed {seed} {name:6} {len(before)} tasks: {rates[0]:.3f} to {rates[1]:.3f},"
-                    f" {gain.mean:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]",
-                    flush=True,
-                )
-    met = all(low > 0 for found in gains.values() for _, low, _ in found)
+    spawn = multiprocessing.get_context("spawn")
+    with (
+        tempfile.TemporaryDirectory(dir="/var/tmp") as folder,
+        ProcessPoolExecutor(seeds, mp_context=spawn, initializer=_takes_turns, initargs=(spawn.Lock(),)) as pool,
+    ):
+        found = list(pool.map(run, range(seeds), [steps] * seeds, [count] * seeds, [folder] * seeds))
+    gains = {name: [one[name] for one in found] for name in SOURCES}
+    met = all(low > 0 for rows in gains.values() for _, low, _ in rows)
     goal = "on each seed and for both sources the paired gain is above 0"
     print(json.dumps({"bench": "learns", "figures": {"steps": steps, **gains}, "goal": goal, "met": met}))
 

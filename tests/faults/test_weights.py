@@ -42,7 +42,7 @@ def test_weights_of_a_killed_run_are_removed_by_the_next_start_and_those_of_a_li
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
 
     def weights() -> list[Path]:
-        return list(scratch.glob("clawloop-scratch-*/*/model.safetensors"))
+        return list(scratch.glob("clawloop-scratch-*/*/weights/model.safetensors"))
 
     def next_start() -> None:
         """It sweeps, and then ends, since its engine is not there."""

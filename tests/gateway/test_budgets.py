@@ -133,8 +133,9 @@ def test_time_that_ran_out_on_an_engine_that_breaks_is_no_failure_of_the_agent(
             raise InfrastructureError("it hangs")
 
     hanging = Late()
-    session = opened(hanging, wall_s=0.5)
-    assert "0.5 seconds" in send(gateway, "chat", minimal("chat"), session.key).json()["error"]["message"]
+    session = opened(hanging, wall_s=3.0)  # time enough for the call to reach the policy, on a busy machine too
+    assert "3 seconds" in send(gateway, "chat", minimal("chat"), session.key).json()["error"]["message"]
+    assert hanging.asked.is_set()
     threading.Timer(0.5, hanging.free.set).start()
     record = gateway.close(session)
     assert (record.stop, record.error) == (Stop.TIME, "InfrastructureError: it hangs")

@@ -95,10 +95,8 @@ def test_an_agent_that_never_stops_is_out_of_turns() -> None:
 
 def test_a_policy_that_stalls_is_out_of_time() -> None:
     never = threading.Event()
-    try:
-        rollout = play(Says(never), wall_s=1.5)
-    finally:
-        never.set()
+    threading.Timer(4.0, never.set).start()  # the session waits for the late answer
+    rollout = play(Says(never), wall_s=1.5)
     assert (rollout.outcome, rollout.reward, stop(rollout)) == (Outcome.AGENT_FAILED, 0.0, Stop.TIME)
 
 

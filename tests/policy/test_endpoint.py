@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from clawloop.gateway.formats import Hermes
 from clawloop.gateway.server import Gateway
 from clawloop.gateway.sessions import Budget
 from clawloop.harness.shell.shell import Shell
+from clawloop.policy import server
 from clawloop.policy.endpoint import EndpointPolicy
 from clawloop.policy.hf import HfPolicy
 from clawloop.policy.scripted import ScriptedPolicy
@@ -274,6 +276,35 @@ def test_nobody_at_the_address_is_an_infrastructure_failure(endpoint: Callable[.
         port = listener.getsockname()[1]
     with pytest.raises(InfrastructureError, match="ConnectError"):
         endpoint(f"http://127.0.0.1:{port}/v1").complete(ask())
+
+
+def test_what_may_have_started_a_server_anew_unseen_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A try without an answer, an error of the server, and a silence; not a long answer that somebody waits for."""
+    monkeypatch.setattr(server, "_SILENCE_S", 0.2)
+    answers = iter([said("first"), Response(status_code=503), said("second"), said("third")])
+
+    def answer(_: dict[str, Any]) -> Response:
+        found = next(answers)
+        if b"third" in found.body:
+            time.sleep(0.5)
+        return found
+
+    with serving(answer) as url:
+        client = server.Server(url, None, 5.0, 1, 0.01)
+        client.call("POST", "/chat/completions", {})
+        assert client.interruptions() == 0
+        client.call("POST", "/chat/completions", {})
+        assert client.interruptions() == 1
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(client.call, "POST", "/chat/completions", {})
+            while not waiting.done():
+                assert client.interruptions() == 1
+                time.sleep(0.01)
+        time.sleep(0.3)
+        assert [client.interruptions(), client.interruptions()] == [2, 2]
+    with pytest.raises(InfrastructureError):
+        client.call("POST", "/chat/completions", {})
+    assert client.interruptions() == 4
 
 
 def test_json_that_is_no_completion_is_an_infrastructure_failure(endpoint: Callable[..., EndpointPolicy]) -> None:

@@ -28,9 +28,10 @@ from safetensors.torch import load_file, save_file
 from clawloop.harness.shell.shell import Shell
 from clawloop.policy.adapter import attach, merge
 from clawloop.policy.network import Network
+from clawloop.policy.vllm.engine import check_version
 from clawloop.policy.vllm.local import WORKER, VllmPolicy
 from clawloop.policy.vllm.remote import VllmServerPolicy
-from clawloop.policy.vllm.sampler import SampledPolicy, check_version, token_logprobs
+from clawloop.policy.vllm.sampler import SampledPolicy, token_logprobs
 from clawloop.protocols import InfrastructureError, RequestError
 from clawloop.rollout.collect import Collect
 from clawloop.rollout.episode import Episode
@@ -153,18 +154,102 @@ def test_saved_weights_come_back_into_network_and_engine(nano: Path, tmp_path: P
     assert engine.score((5, 6, 7)) == pytest.approx(before)
 
 
+class Told(list[tuple[str, dict[str, Any]]]):
+    """A tracker that keeps the events."""
+
+    def event(self, name: str, detail: dict[str, Any]) -> None:
+        self.append((name, detail))
+
+
+def restarted(engine: Twin, weights: Path) -> None:
+    """What kill -9 and a new start leave of it."""
+    engine.network, engine.doubts = Network(weights, "twin", 1.0, 512, None, device="cpu"), engine.doubts + 1
+
+
+def test_an_engine_that_was_started_anew_is_given_the_weights_before_its_replies_count(nano: Path) -> None:
+    engine, told = Twin(nano), Told()
+    policy = over(engine, nano, tracker=told)
+    disturb(trainable(policy, "sft").model)
+    policy.renamed("theta_1")
+    engine.doubts += 1  # it was silent, and is the one that it was
+    policy.complete(ask())
+    assert engine.heard == ["sleep", "wake", "update", "sample"]
+
+    sample, lives = engine.sample, [1]
+
+    def dies_once(one: Any) -> Any:
+        """The first reply is on its way while the engine is started anew."""
+        found = sample(one)
+        with suppress(IndexError):
+            lives.pop()
+            restarted(engine, nano)
+        return found
+
+    engine.sample = dies_once  # type: ignore[method-assign]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda seed: policy.complete(ask(seed=seed)), range(4)))
+    assert [name for name, _ in told] == ["engine/update", "engine/restarted", "engine/update"]
+    assert engine.heard.count("update") == 2
+    assert engine.score((5, 6, 7)) == pytest.approx(token_logprobs(policy.model, (5, 6, 7)))
+
+
+def test_an_engine_that_was_started_anew_is_given_an_adapter_in_training_and_what_it_lies_over(nano: Path) -> None:
+    pytest.importorskip("peft")
+    engine = Twin(nano)
+    policy = over(engine, nano)
+    disturb(trainable(policy, "sft").model)
+    policy.renamed("theta_1-sft")
+    attach(trainable(policy, "grpo").model, 4, 8.0, "all-linear", 0)
+    with torch.no_grad():
+        for name, p in policy.model.named_parameters():
+            if "lora_B" in name:
+                p.normal_(std=0.1, generator=torch.Generator().manual_seed(0))
+    policy.renamed("theta_1-grpo-1")
+    restarted(engine, nano)
+    policy.complete(ask())
+    assert engine.heard[-3:] == ["update", "adapt", "sample"]
+    assert engine.score((5, 6, 7)) == pytest.approx(token_logprobs(policy.model, (5, 6, 7)), abs=1e-4)
+
+
+def test_an_engine_that_refuses_what_it_took_before_was_started_anew(nano: Path, tmp_path: Path) -> None:
+    """A server does not know the name of an adapter after that: no failure of the agent that asked."""
+    engine, told = Twin(nano), Told()
+    policy = over(engine, nano, tracker=told)
+    policy.adapted(adapter(policy.model, tmp_path / "adapter", 0), "theta_0+1")
+
+    def refuses(_: Any) -> Any:
+        engine.doubts += 1
+        raise RequestError("there is no such model")
+
+    engine.sample = engine.score = refuses  # type: ignore[method-assign]
+    with pytest.raises(
+        InfrastructureError, match=r"started anew without the adapter of theta_0\+1; hand it over again"
+    ):
+        policy.complete(ask())
+
+
+def test_a_request_that_is_refused_in_earnest_is_refused_once(nano: Path) -> None:
+    engine = Twin(nano)
+    policy = over(engine, nano)
+
+    def refuses(_: Any) -> Any:
+        engine.heard.append("refused")
+        raise RequestError("too long")
+
+    engine.sample = refuses  # type: ignore[method-assign]
+    with pytest.raises(RequestError, match="too long"):
+        policy.complete(ask())
+    assert engine.heard == ["refused"]
+
+
 def test_each_update_is_told_with_its_distance(nano: Path) -> None:
-    told: dict[str, Any] = {}
-
-    class Tracker:
-        def event(self, name: str, detail: dict[str, Any]) -> None:
-            told[name] = detail
-
-    policy = over(Twin(nano), nano, tracker=Tracker())
+    told = Told()
+    policy = over(Twin(nano), nano, tracker=told)
     trainable(policy, "sft")
     policy.renamed("theta_1")
-    assert told["engine/update"]["version"] == "theta_1"
-    assert 0 <= told["engine/update"]["gap"] < 1e-3
+    ((name, detail),) = told
+    assert (name, detail["version"]) == ("engine/update", "theta_1")
+    assert 0 <= detail["gap"] < 1e-3
 
 
 def test_a_vllm_that_was_not_tried_is_refused(nano: Path) -> None:
@@ -197,11 +282,14 @@ def local(nano: Path) -> Iterator[VllmPolicy]:
     policy.engine.close()
 
 
-@contextmanager
-def serving(nano: Path, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """A vLLM server: its process, which leads a session, and its address."""
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+        return int(free.getsockname()[1])
+
+
+@contextmanager
+def serving(nano: Path, log: Path, port: int) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A vLLM server: its process, which leads a session, and its address."""
     words = f"--model {nano} --port {port} --host 127.0.0.1 --dtype float32 --enforce-eager --max-model-len 512"
     words += f" --worker-extension-cls {WORKER} --logprobs-mode processed_logprobs --generation-config vllm"
     words += " --enable-lora --max-lora-rank 8"
@@ -233,7 +321,7 @@ def serving(nano: Path, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], st
 
 @pytest.fixture(scope="module")
 def server(nano: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServerPolicy]:
-    with serving(nano, tmp_path_factory.mktemp("server") / "log") as (_, url):
+    with serving(nano, tmp_path_factory.mktemp("server") / "log", free_port()) as (_, url):
         yield VllmServerPolicy(nano, url, context=512, dtype="float32")
 
 
@@ -318,8 +406,9 @@ def test_prompts_share_their_keys_and_values(local: VllmPolicy) -> None:
 @vllm
 def test_after_a_stage_of_training_the_engine_samples_the_new_weights(policy: SampledPolicy) -> None:
     before = policy.engine.score(policy._text)
-    prompt, end = policy.chat.prompt_ids(ask().messages), policy.chat.end
+    prompt = policy.chat.prompt_ids(ask().messages)
     ids = (*prompt, *policy.chat.encode_reply("```bash\nls\n```", ended=True))
+    untaught = sum(policy.engine.score(ids)[len(prompt) - 1 :])
     mask = tuple(int(t >= len(prompt)) for t in range(len(ids)))
     sequences = [replace(Sequence("t", ids, mask, None), name=f"t{i}") for i in range(16)]
     stage = Sft(lr=3e-3, epochs=2, batch_size=4, warmup=0.0, weight_decay=0.0, schedule=Cosine(), micro_tokens=512)
@@ -330,7 +419,7 @@ def test_after_a_stage_of_training_the_engine_samples_the_new_weights(policy: Sa
     assert max(abs(one - other) for one, other in zip(before, after, strict=True)) > 0.1
     reply = policy.complete(ask(max_tokens=20))
     assert reply.logprobs == pytest.approx(reference(policy, reply), abs=1e-3)
-    assert reply.ids[-1] == end
+    assert sum(policy.engine.score(ids)[len(prompt) - 1 :]) > untaught + 1.0
 
 
 @vllm
@@ -416,8 +505,11 @@ def test_an_engine_that_dies_or_is_asked_nonsense_leaves_nobody_waiting(nano: Pa
 def test_a_server_that_is_killed_in_mid_call_gives_no_reward_and_ends_the_phase_in_words(
     nano: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with serving(nano, tmp_path / "log") as (process, url):
+    port = free_port()
+    with serving(nano, tmp_path / "log", port) as (process, url):
         policy = VllmServerPolicy(nano, url, context=512, dtype="float32", retries=1, wait_s=0.1)
+        disturb(trainable(policy, "sft").model)
+        policy.renamed("theta_1")
         sample = policy.engine.sample
         monkeypatch.setattr(policy.engine, "sample", lambda ask: sample(replace(ask, end=0)))  # replies are long
 
@@ -438,6 +530,10 @@ def test_a_server_that_is_killed_in_mid_call_gives_no_reward_and_ends_the_phase_
         with pytest.raises(InfrastructureError, match=r"trials in a row broke .* gave no answer in 2 tries"):
             Collect(episode, journal, 2, 0)(policy, (TASK,), 9, "probe/0")
         assert not journal.kept
+    monkeypatch.undo()
+    with serving(nano, tmp_path / "log of another", port):
+        reply = policy.complete(ask())
+        assert reply.logprobs == pytest.approx(reference(policy, reply), abs=1e-3), "it samples from theta_0"
 
 
 PARTS = ("q_proj", "v_proj")

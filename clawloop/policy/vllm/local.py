@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from clawloop.policy.vllm.sampler import Ask, Sampled, SampledPolicy, check_dtype, check_version
+from clawloop.policy.vllm.engine import Ask, Sampled, check_dtype, check_version
+from clawloop.policy.vllm.sampler import SampledPolicy
 from clawloop.protocols import InfrastructureError, RequestError, Tracker
 
 _PATIENCE_S = 2.0
@@ -133,6 +134,10 @@ class LocalEngine:
             self._adapter = self._vllm.lora.request.LoRARequest(f"adapter-{number}", number, str(folder))
             if not self._engine.add_lora(self._adapter):
                 raise InfrastructureError(f"policy vllm: the adapter in {folder} was not taken.")
+
+    def interruptions(self) -> int:
+        """None: an engine in this process is not started anew."""
+        return 0
 
     def sleep(self) -> None:
         """Move the weights off the GPU and drop keys and values; without a GPU there is nothing to give back."""

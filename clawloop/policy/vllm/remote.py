@@ -9,12 +9,14 @@ Started so, with clawloop importable there:
 The last option is for a GPU only.
 """
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from clawloop.policy.server import Server
-from clawloop.policy.vllm.sampler import Ask, Sampled, SampledPolicy, check_dtype
-from clawloop.protocols import InfrastructureError, Tracker
+from clawloop.policy.vllm.engine import Ask, Sampled, check_dtype
+from clawloop.policy.vllm.sampler import SampledPolicy
+from clawloop.protocols import InfrastructureError, RequestError, Tracker
 
 _ADAPTER = "clawloop-adapter"
 
@@ -62,7 +64,8 @@ class RemoteEngine:
     def update(self, folder: Path) -> None:
         """Take the weights of a folder, which the server must be able to read."""
         if self._adapter is not None:
-            self._server.send("POST", "/v1/unload_lora_adapter", {"lora_name": self._adapter})
+            with suppress(RequestError):  # a server that was started anew does not have it
+                self._server.send("POST", "/v1/unload_lora_adapter", {"lora_name": self._adapter})
             self._adapter = None
         self._server.send("POST", "/collective_rpc", {"method": "take_weights", "args": [str(folder)]})
         if not (self._server.call("POST", "/reset_prefix_cache") or {}).get("success"):
@@ -73,6 +76,10 @@ class RemoteEngine:
         body = {"lora_name": _ADAPTER, "lora_path": str(folder), "load_inplace": self._adapter is not None}
         self._server.send("POST", "/v1/load_lora_adapter", body)
         self._adapter = _ADAPTER
+
+    def interruptions(self) -> int:
+        """How often it was not to be reached, or not heard of for so long that it may have been started anew."""
+        return self._server.interruptions()
 
     def sleep(self) -> None:
         """Give memory back (the server needs --enable-sleep-mode for it)."""

