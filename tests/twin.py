@@ -16,10 +16,16 @@ class Twin:
         self.network = Network(weights, "twin", 1.0, 512, None, device="cpu")
         self.keeps, self._version = keeps, version
         self.heard: list[str] = []
-        self.doubts = 0
+        self.doubts, self.name = 0, ""
 
     def interruptions(self) -> int:
         return self.doubts
+
+    def remember(self, name: str) -> None:
+        self.name = name
+
+    def recall(self, name: str) -> bool:
+        return self.name == name
 
     def version(self) -> str:
         return self._version

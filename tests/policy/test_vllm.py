@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from threading import Thread
+from threading import Timer
 from typing import Any
 
 import httpx
@@ -28,7 +28,7 @@ from safetensors.torch import load_file, save_file
 from clawloop.harness.shell.shell import Shell
 from clawloop.policy.adapter import attach, merge
 from clawloop.policy.network import Network
-from clawloop.policy.vllm.engine import check_version
+from clawloop.policy.vllm.engine import Ask, Sampled, check_version
 from clawloop.policy.vllm.local import WORKER, VllmPolicy
 from clawloop.policy.vllm.remote import VllmServerPolicy
 from clawloop.policy.vllm.sampler import SampledPolicy, token_logprobs
@@ -65,12 +65,12 @@ def ask(text: str = "Count the lines.", seed: int = 0, max_tokens: int = 12, **o
     return Request((Message("user", text),), "s", seed, max_tokens, **options)
 
 
-def disturb(model: Any, seed: int = 0) -> None:
+def disturb(model: Any, seed: int = 0, by: float = 0.3) -> None:
     """Change the embeddings, and with them a head that is tied to them."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         weight = model.get_input_embeddings().weight
-        weight += 0.3 * weight.std() * torch.randn(weight.shape, generator=generator)
+        weight += by * weight.std() * torch.randn(weight.shape, generator=generator)
 
 
 def reference(policy: Network, reply: Completion) -> list[float]:
@@ -163,7 +163,8 @@ class Told(list[tuple[str, dict[str, Any]]]):
 
 def restarted(engine: Twin, weights: Path) -> None:
     """What kill -9 and a new start leave of it."""
-    engine.network, engine.doubts = Network(weights, "twin", 1.0, 512, None, device="cpu"), engine.doubts + 1
+    engine.network = Network(weights, "twin", 1.0, 512, None, device="cpu")
+    engine.name, engine.doubts = "", engine.doubts + 1
 
 
 def test_an_engine_that_was_started_anew_is_given_the_weights_before_its_replies_count(nano: Path) -> None:
@@ -218,10 +219,10 @@ def test_an_engine_that_refuses_what_it_took_before_was_started_anew(nano: Path,
     policy.adapted(adapter(policy.model, tmp_path / "adapter", 0), "theta_0+1")
 
     def refuses(_: Any) -> Any:
-        engine.doubts += 1
+        restarted(engine, nano)
         raise RequestError("there is no such model")
 
-    engine.sample = engine.score = refuses  # type: ignore[method-assign]
+    engine.sample = refuses  # type: ignore[method-assign]
     with pytest.raises(
         InfrastructureError, match=r"started anew without the adapter of theta_0\+1; hand it over again"
     ):
@@ -290,7 +291,7 @@ def free_port() -> int:
 @contextmanager
 def serving(nano: Path, log: Path, port: int) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """A vLLM server: its process, which leads a session, and its address."""
-    words = f"--model {nano} --port {port} --host 127.0.0.1 --dtype float32 --enforce-eager --max-model-len 512"
+    words = f"--model {nano} --port {port} --host 127.0.0.1 --dtype float32 --enforce-eager --max-model-len 1024"
     words += f" --worker-extension-cls {WORKER} --logprobs-mode processed_logprobs --generation-config vllm"
     words += " --enable-lora --max-lora-rank 8"
     allowed = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"}
@@ -507,26 +508,24 @@ def test_a_server_that_is_killed_in_mid_call_gives_no_reward_and_ends_the_phase_
 ) -> None:
     port = free_port()
     with serving(nano, tmp_path / "log", port) as (process, url):
-        policy = VllmServerPolicy(nano, url, context=512, dtype="float32", retries=1, wait_s=0.1)
-        disturb(trainable(policy, "sft").model)
+        policy = VllmServerPolicy(nano, url, context=1024, dtype="float32", retries=1, wait_s=0.1)
+        disturb(trainable(policy, "sft").model, by=0.03)
         policy.renamed("theta_1")
-        sample = policy.engine.sample
-        monkeypatch.setattr(policy.engine, "sample", lambda ask: sample(replace(ask, end=0)))  # replies are long
+        sample, killing = policy.engine.sample, Timer(0.5, process.kill)
 
-        def kill() -> None:
-            while not re.search(r"(?m)^vllm:num_requests_running\S* 1\.0$", httpx.get(f"{url}/metrics").text):
-                time.sleep(0.01)
-            process.kill()
+        def long_reply(ask: Ask) -> Sampled:
+            """One that takes seconds, in which the server is killed."""
+            if killing.ident is None:
+                killing.start()
+            return sample(replace(ask, end=0, stop=()))
 
-        killing = Thread(target=kill, daemon=True)
-        killing.start()
+        monkeypatch.setattr(policy.engine, "sample", long_reply)
         boxes, journal = Bubblewrap(), Journal()
         episode = Episode(Shell(), boxes, SandboxGrader(boxes), retries=1)
         rollout = episode(policy, TASK, 0, 1)
-        killing.join()
         assert process.wait() == -signal.SIGKILL
         assert (rollout.outcome, rollout.reward) == (Outcome.INFRASTRUCTURE_FAILED, None), rollout
-        assert f"{url}/v1/completions gave no answer in 2 tries; the last: " in rollout.error
+        assert re.search(rf"{url}/\S+ gave no answer in 2 tries; the last: ", rollout.error)
         with pytest.raises(InfrastructureError, match=r"trials in a row broke .* gave no answer in 2 tries"):
             Collect(episode, journal, 2, 0)(policy, (TASK,), 9, "probe/0")
         assert not journal.kept

@@ -59,6 +59,14 @@ class Engine(Protocol):
         """How often it may have been started anew unseen, with the weights that it was first started with."""
         ...
 
+    def remember(self, name: str) -> None:
+        """Keep a name, in each of its processes."""
+        ...
+
+    def recall(self, name: str) -> bool:
+        """Whether each of them has it, and so is the one that was told."""
+        ...
+
     def sleep(self) -> None:
         """Give memory back until `wake`."""
         ...

@@ -84,7 +84,7 @@ class LocalEngine:
                 use_tqdm_on_load=False,
             )
         )
-        self._names = count(1)
+        self._names, self._name = count(1), ""
         self._adapter: Any = None
         self._waiting: list[_Asked] = []
         self._running: dict[str, Future[Any]] = {}
@@ -138,6 +138,14 @@ class LocalEngine:
     def interruptions(self) -> int:
         """None: an engine in this process is not started anew."""
         return 0
+
+    def remember(self, name: str) -> None:
+        """Keep a name."""
+        self._name = name
+
+    def recall(self, name: str) -> bool:
+        """Whether it is that one."""
+        return self._name == name
 
     def sleep(self) -> None:
         """Move the weights off the GPU and drop keys and values; without a GPU there is nothing to give back."""

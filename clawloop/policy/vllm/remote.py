@@ -81,6 +81,15 @@ class RemoteEngine:
         """How often it was not to be reached, or not heard of for so long that it may have been started anew."""
         return self._server.interruptions()
 
+    def remember(self, name: str) -> None:
+        """Keep a name, in each worker."""
+        self._server.send("POST", "/collective_rpc", {"method": "remember", "args": [name]})
+
+    def recall(self, name: str) -> bool:
+        """Whether each worker has it."""
+        found: Any = (self._server.call("POST", "/collective_rpc", {"method": "recall"}) or {}).get("results")
+        return bool(found) and all(one == name for one in found)
+
     def sleep(self) -> None:
         """Give memory back (the server needs --enable-sleep-mode for it)."""
         self._server.send("POST", "/sleep", level=1)

@@ -1,7 +1,7 @@
 """A policy whose weights are trained here and sampled by a vLLM engine, wherever that is."""
 
 import gc
-import math
+import secrets
 import tempfile
 import threading
 import time
@@ -32,8 +32,8 @@ class SampledPolicy(Network):
     After each update, and at the start, the engine's log-probabilities of a fixed text are held against the network's.
     Two kernels never agree to the bit: the mean distance may be `tolerance`, and more ends the run.
 
-    An engine that may have been started anew meanwhile is held against it too before its replies count, and is given
-    the weights again where it has lost them.
+    An engine is told a name at the start. One that may have been started anew meanwhile is asked for it before its
+    replies count, and is given the weights again where it has lost it.
 
     Args:
         engine: what samples.
@@ -66,14 +66,14 @@ class SampledPolicy(Network):
         self._dtype = getattr(torch, dtype)
         self._tolerance = TOLERANCE[dtype] if tolerance is None else tolerance
         self._asleep = self._stale = self._adapted = False
-        self._confirming = threading.Lock()
-        self._confirmed = 0
-        self._said: list[float] = []
+        self._confirming, self._confirmed = threading.Lock(), 0
+        self._name = secrets.token_hex(8)
         check_version(engine.version())
         question, _, reply = files("clawloop.policy.vllm").joinpath("text.txt").read_text("utf-8").partition("\n\n")
         ids = self.chat.prompt_ids((Message("user", question),)) + self.chat.encode_reply(reply, ended=True)
         self._text = ids[: self.context - 1]
         self._compare()
+        engine.remember(self._name)
 
     def sleep(self) -> None:
         """Make room for training, which is about to change the weights."""
@@ -103,7 +103,6 @@ class SampledPolicy(Network):
         """The engine samples with a LoRA adapter over its weights, until the next update."""
         self._ready()
         self.engine.adapt(folder)
-        self._said = self.engine.score(self._text)
         self._adapted, self._version = True, version
         return self
 
@@ -130,7 +129,7 @@ class SampledPolicy(Network):
             raise InfrastructureError("policy vllm: the weights are in training; `renamed` gives them to the engine.")
 
     def _sample(self, ask: Ask) -> Sampled:
-        """A reply of an engine of which it is known, before and after, that it has the weights."""
+        """A reply of an engine of which it is known, before and after, that it is the one that has the weights."""
         while True:
             confirmed = self._confirm()
             try:
@@ -143,7 +142,7 @@ class SampledPolicy(Network):
                     return found
 
     def _confirm(self) -> int:
-        """Find out whether an engine that may have been started anew has the weights, and give them where it has not.
+        """Find out whether an engine that may have been started anew was, and give it the weights where it was.
 
         Raises:
             InfrastructureError: it cannot be given them.
@@ -151,11 +150,7 @@ class SampledPolicy(Network):
         with self._confirming:
             interruptions = self.engine.interruptions()
             if interruptions != self._confirmed:
-                try:
-                    gap = distance(self.engine.score(self._text), self._said)
-                except RequestError:  # it took this text before: it does not know the adapter
-                    gap = math.inf
-                if gap > self._tolerance:
+                if not self.engine.recall(self._name):
                     if self._adapted and not attached(self.model):
                         raise InfrastructureError(
                             f"policy vllm: the engine was started anew without the adapter of {self._version}; "
@@ -164,6 +159,7 @@ class SampledPolicy(Network):
                     if self._tracker is not None:
                         self._tracker.event("engine/restarted", {"version": self._version})
                     self._update(whole=True)
+                    self.engine.remember(self._name)
                 self._confirmed = interruptions
             return interruptions
 
@@ -204,7 +200,6 @@ class SampledPolicy(Network):
                 f"policy vllm: at {self._version} the engine's log-probabilities of a fixed text are {gap:.4f} nats a "
                 f"token from the trainer's, and {self._tolerance:g} is the tolerance: it samples from other weights."
             )
-        self._said = theirs
         return gap
 
 

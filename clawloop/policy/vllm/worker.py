@@ -6,11 +6,20 @@ from typing import Any
 class Weights:
     """A worker that can be given other weights; `reload_weights` and `model_runner` are the worker's own.
 
-    It may have no attribute that the worker has, so these two are declared and not set.
+    It may have no attribute that the worker has, so these are declared and not set.
     """
 
     reload_weights: Any
     model_runner: Any
+    remembered: Any
+
+    def remember(self, name: str) -> None:
+        """Keep a name for as long as this process lives."""
+        self.remembered = name
+
+    def recall(self) -> str | None:
+        """The name, if there is one."""
+        return getattr(self, "remembered", None)
 
     def take_weights(self, folder: str) -> None:
         """Load the weights of a folder, in place.
